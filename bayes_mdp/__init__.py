@@ -2,43 +2,48 @@
 
 From a log to an answer: `read_log`, `infer`, then `policy_value` or `decide`. A belief about an unknown MDP is a
 NumPyro program (`models`); its posterior serves to judge policies, and agents to explore. What a posterior, a policy,
-an agent and a reward law are, with shapes: `bayes_mdp.mdp.protocols`. Names with a dot stand in the module before it.
+an agent and a reward law are, with shapes: `bayes_mdp.mdp.protocols`. `information.evpi` is `bm.information.evpi`. A
+pair is a state and an action; its row holds the probabilities of what follows; a site is an unknown of the program.
 
 Data and beliefs
 
 * read a log of transitions: load a table of states and actions from disk (CSV, Parquet) or a DataFrame: `read_log`;
-  logs that are larger than memory: `envs.fold_log`
+  larger than memory: `read_log(..., chunksize=)`; a Gymnasium environment: `envs.from_gymnasium`
 * fit a posterior to transitions, that is, learn a belief about the MDP from data: `infer`; a prior to begin with:
   `models.default_prior`
 * use posterior samples (draws) that another program made, such as Stan: `posterior_from_draws`
-* why inference has no closed form, and which route it takes: `explain`
-* which prior or model explains the data better (its marginal likelihood): `evidence`; the Bayes factor of two:
-  `inference.bayes_factors`
-* write a posterior to a file: `save`; read it again, or any other stored file: `load`
+* how `infer` would compute a posterior (in closed form, by an integral, by chains), and why no faster way: `explain`
+* which prior or model explains the data better (its marginal likelihood): `evidence`; the Bayes factors of
+  several: `inference.bayes_factors`
+* write a posterior to a file: `save`; read back what this package stored: `load`
 
 Policies
 
 * how good one policy is: its value (expected return) with an interval that says how sure this is: `policy_value`; what
   was done in the log, as action probabilities: `behaviour_policy`
 * which of several policies is best, and the difference between two: `compare_policies`
-* whether to change what is done today, by a log, safely: `decide`, which recommends a policy or says why not
+* whether a log supports a change of what is done today: `decide`, which recommends a policy or says why it does not;
+  for subgroups, such as old and young: `recommend.decide_by_subgroup`; if there are hidden confounders:
+  `decisions.tipping_point`
 * choose a policy by a criterion, such as the worst tenth of the draws (conditional value at risk) or the worst case
-  (robust): `choose`; by the mean alone: `greedy`
+  (robust), or within a budget (`decisions.PolicyLimits`): `choose`; the optimum of the mean MDP: `greedy`
+* how likely an action is to be the best one: `information.probability_optimal`; how much of the uncertainty of a
+  return is luck: `decisions.split_return_variance`
 * the optimal policy of an MDP whose transition probabilities are given (value iteration, dynamic programming): `solve`;
   the value of a policy there: `evaluate`
-* what one more patient, or further observations of a pair, are worth before deciding: `information.next_experiment`; a
-  study of a given size: `information.evsi`; all that could be known: `information.evpi`
+* what one more patient, or one more observation of a state and action, is worth: `information.next_experiment`; a
+  study of a given size: `information.evsi`; all that could be known: `information.evpi`; a fact about the patient, such
+  as a test result: `information.value_of_covariates`
 * cost-effectiveness of strategies (treatments with costs and effects): `strategies.cost_effectiveness`; the curve by
   willingness to pay: `strategies.acceptability`
 
 Trust
 
-* whether a prior is calibrated, and inference right if the prior is true, by simulated truths: `check`; a test of each
-  unknown: `calibration.sbc`
-* whether the fitted model contradicts the log, tested on held-out data, in a way that misleads a choice: `criticise`;
-  whether it could have produced the data at all: `calibration.predictive_check`
+* whether a prior is calibrated, tested on simulated truths: `check`; rank tests of each unknown: `calibration.sbc`
+* whether the fitted model contradicts held-out parts of the log so much that a choice is misled: `criticise`; whether
+  it could have produced the data at all: `calibration.predictive_check`
 * whether the chains of a sampler have converged (r-hat, effective sample size): `calibration.diagnose`; pictures by
-  ArviZ: `to_arviz`
+  ArviZ: `to_arviz`; all others: `plots`
 
 Agents and people
 
@@ -48,7 +53,7 @@ Agents and people
 * train a deep agent (a neural network with a replay): `deep.train`
 * how people learn, from their choices (a reinforcement learning model fitted to subjects): `behaviour.fit`
 
-"Which function?" in the how-to guides runs one example through those that sound alike.
+The how-to guide "Which function?" runs one example through functions with similar names.
 """
 
 from importlib import import_module

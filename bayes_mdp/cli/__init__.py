@@ -65,8 +65,8 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
-        kept = arguments.resumes and arguments.out is not None
-        rest = "; the same command resumes from what was finished" if kept else ""
+        resumable = arguments.resumes and arguments.out is not None
+        rest = "; the same command resumes from what was finished" if resumable else ""
         print(f"{parser.prog}: interrupted{rest}", file=sys.stderr, flush=True)
         if argv is None:
             # Threads of XLA may still compile; an orderly exit frees what they use, and the process crashes.

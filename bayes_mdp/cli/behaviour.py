@@ -151,10 +151,10 @@ def _draw(
 
     shown = list(model.parameters) if arguments.pooling == "partial" else []
     figure = NotebookFigure((4.5 * (1 + len(shown)), 4.5), layout="constrained")
-    first, *others = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
+    first, *marginals = figure.subplots(1, 1 + len(shown), squeeze=False)[0]
     plot_learning_curve(posterior, key=key, axes=first)
     if shown:
         alone = _fit(key, arguments.agent, model, posterior.log, "none", sampler)
-        for name, axes in zip(shown, others, strict=True):
+        for name, axes in zip(shown, marginals, strict=True):
             plot_shrinkage(posterior, alone, parameter=name, axes=axes)
     save_figure(figure, arguments.figure)

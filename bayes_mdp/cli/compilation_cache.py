@@ -26,10 +26,10 @@ def keep_compiled_programs() -> Path | None:
 
     None: it is switched off, the user has set JAX's own variable, JAX is loaded already, or nothing can be written.
     """
-    given = os.environ.get(VARIABLE, "")
-    if given == "off" or _FOLDER in os.environ or "jax" in sys.modules:
+    setting = os.environ.get(VARIABLE, "")
+    if setting == "off" or _FOLDER in os.environ or "jax" in sys.modules:
         return None
-    folder = _user_folder(given) / _processor()
+    folder = _user_folder(setting) / _processor()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -44,14 +44,14 @@ def keep_compiled_programs() -> Path | None:
 
 def trim(folder: Path, largest: int) -> None:
     """Remove the files that were used least recently until the rest has at most `largest` bytes."""
-    found = []
+    entries = []
     for path in folder.iterdir():
         # Another command may remove the same file: what is gone needs no removal.
         with contextlib.suppress(OSError):
             status = path.stat()
-            found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            entries.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
         if total <= largest:
             return
         with contextlib.suppress(OSError):

@@ -319,8 +319,8 @@ def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:
         for name, chances in zip(space.state_names, policy, strict=True):
             mixed = (f"{space.action_names[a]} {chances[a]:.3g}" for a in range(space.n_actions) if chances[a] > 0)
             lines.append(f"  {name}: {', '.join(mixed)}")
-    more = [f"  ... ({len(lines) - _SHOWN} more states)"] if len(lines) > _SHOWN else []
-    return ["  the policy:", *lines[:_SHOWN], *more] if lines else []
+    remainder = [f"  ... ({len(lines) - _SHOWN} more states)"] if len(lines) > _SHOWN else []
+    return ["  the policy:", *lines[:_SHOWN], *remainder] if lines else []
 
 
 def _budgets(arguments: argparse.Namespace) -> "dict[str, Budget] | None":
@@ -482,8 +482,8 @@ def _write(
     )
     from bayes_mdp.experiments.results import DECISION_FORMAT, save_result
 
-    given = {"model": arguments.model, "strategies": list(draws.strategies), "wtp": arguments.wtp}
-    configuration = {**given, "draws": draws.num_draws, "seed": arguments.seed}
+    settings = {"model": arguments.model, "strategies": list(draws.strategies), "wtp": arguments.wtp}
+    configuration = {**settings, "draws": draws.num_draws, "seed": arguments.seed}
     path = folder / "strategies.nc"
     described = {"configuration": json.dumps(configuration), "versions": json.dumps(versions())}
     save_result(draws.to_dataset().assign_attrs(format=DECISION_FORMAT, **described), path)

@@ -101,8 +101,8 @@ def _fit(arguments: argparse.Namespace) -> int:
     initial = initial_of(arguments, space, log)
     posterior = bm.infer(key, prior, log, space=space, method=method)
     say_log(log)
-    told = [part for line in prior_in_words(prior).splitlines() for part in wrapped(f"prior: {line}")]
-    print(*told, "", posterior, sep="\n")
+    prior_lines = [part for line in prior_in_words(prior).splitlines() for part in wrapped(f"prior: {line}")]
+    print(*prior_lines, "", posterior, sep="\n")
     if objective is not None:
         _judge(arguments, key, posterior, log, space, objective, initial)
     _keep(arguments, key, posterior, log)

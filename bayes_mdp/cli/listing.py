@@ -35,7 +35,7 @@ def add_list(commands: Commands) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     for title, registries in REGISTRIES.items():
-        _print_lines(title, {name: line for each in registries for name, line in descriptions(*each).items()})
+        _print_lines(title, {name: line for registry in registries for name, line in descriptions(*registry).items()})
     _print_lines("methods", METHODS)
 
 
@@ -71,9 +71,9 @@ def _target(node: ast.Assign | ast.AnnAssign) -> str:
 def _summary(module: str, name: str) -> str:
     """First line of the docstring of a class or function, by its text: Python's parser takes ten times as long."""
     text = _PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py").read_text(encoding="utf-8")
-    found = re.search(rf'^(?:class|def) {name}\b.*?^    r?"""(.*?)(?:"""|\n)', text, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1].strip()
+    match = re.search(rf'^(?:class|def) {name}\b.*?^    r?"""(.*?)(?:"""|\n)', text, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return match[1].strip()
 
 
 def add_explain(commands: Commands) -> None:
@@ -93,10 +93,10 @@ def _explain(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.registry_names import find_prior
 
     if is_stored(arguments.prior):
-        given = next((name for name in ("states", "actions", "horizon", "ends") if getattr(arguments, name)), None)
-        if given is not None:
+        option = next((name for name in ("states", "actions", "horizon", "ends") if getattr(arguments, name)), None)
+        if option is not None:
             raise ValueError(
-                f"--{given} is given with {arguments.prior}, a stored posterior, expected it with a prior alone"
+                f"--{option} is given with {arguments.prior}, a stored posterior, expected it with a prior alone"
             )
         print(bm.load(arguments.prior))
         return

@@ -76,8 +76,8 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
 
     check_count("--observations", arguments.observations)
     check_count("--data-sets", arguments.data_sets, 2)
-    given = [path for path in (arguments.log, arguments.candidates) if path is not None]
-    check_outputs(arguments, "csv", inputs=given)
+    inputs = [path for path in (arguments.log, arguments.candidates) if path is not None]
+    check_outputs(arguments, "csv", inputs=inputs)
     objective = required_objective(arguments)
     infer_key, key = jax.random.split(jax.random.key(arguments.seed))
     if path is None:
@@ -88,7 +88,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     space = posterior.space
     initial = initial_of(arguments, space, log)
     pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)
-    found = bm.information.next_experiment(
+    answer = bm.information.next_experiment(
         key,
         posterior,
         objective,
@@ -100,9 +100,9 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     )
     if log is not None:
         say_log(log)
-    print(found)
+    print(answer)
     if arguments.csv is not None:
-        table = found.to_dataset().to_dataframe()
+        table = answer.to_dataset().to_dataframe()
         write_beside(arguments.csv, lambda beside: table.to_csv(beside, index=False))
         print(f"table: {arguments.csv}")
 

@@ -118,9 +118,9 @@ def objective_of(arguments: argparse.Namespace) -> "Objective | None":
 
     discount, horizon = arguments.discount, arguments.horizon
     if arguments.first_exit:
-        other = next((name for name in ("discount", "horizon") if getattr(arguments, name) is not None), None)
-        if other is not None:
-            raise ValueError(f"--first-exit is given with --{other}, expected one objective")
+        second = next((name for name in ("discount", "horizon") if getattr(arguments, name) is not None), None)
+        if second is not None:
+            raise ValueError(f"--first-exit is given with --{second}, expected one objective")
         return FirstExit()
     if horizon is not None:
         return Episodic(horizon, 1.0 if discount is None else discount)
@@ -206,16 +206,16 @@ def labels_of(arguments: argparse.Namespace, name: str) -> "Names | None":
     """The labels that --states or --actions lists; numbers where all of them are. None: they were not given."""
     from bayes_mdp.envs.logs.columns import as_numbers
 
-    given = getattr(arguments, name, None)
-    if given is None:
+    words = getattr(arguments, name, None)
+    if words is None:
         return None
     try:
-        found = [label for line in csv.reader(given, skipinitialspace=True, strict=True) for label in line]
+        labels = [label for line in csv.reader(words, skipinitialspace=True, strict=True) for label in line]
     except csv.Error as error:
-        raise ValueError(f"--{name} is {' '.join(given)!r}, expected labels with commas between: {error}") from None
-    if "" in found:
-        raise ValueError(f"--{name} is {' '.join(given)!r}, expected labels with commas between, none of them empty")
-    return tuple(as_numbers(f"--{name}", list[Hashable](found), None))
+        raise ValueError(f"--{name} is {' '.join(words)!r}, expected labels with commas between: {error}") from None
+    if "" in labels:
+        raise ValueError(f"--{name} is {' '.join(words)!r}, expected labels with commas between, none of them empty")
+    return tuple(as_numbers(f"--{name}", list[Hashable](labels), None))
 
 
 def add_chunks(parser: argparse.ArgumentParser) -> None:
@@ -324,8 +324,8 @@ def warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         yield
-    for one in said:
-        print(f"bayes-mdp: warning: {one.message}", file=sys.stderr)
+    for warning in said:
+        print(f"bayes-mdp: warning: {warning.message}", file=sys.stderr)
 
 
 def say_log(log: "Log | FoldedLog") -> None:
@@ -365,9 +365,9 @@ def check_outputs(arguments: argparse.Namespace, *names: str, inputs: Iterable[s
         if path is None:
             continue
         place = str(check_file(path, f"--{name}"))
-        same = next((one for one in taken if one == place or _is_same(one, place)), None)
-        if same is not None:
-            raise ValueError(f"--{name} is {str(path)!r}, which is {taken[same]}, expected another file")
+        clash = next((earlier for earlier in taken if earlier == place or _is_same(earlier, place)), None)
+        if clash is not None:
+            raise ValueError(f"--{name} is {str(path)!r}, which is {taken[clash]}, expected another file")
         if name in _FIGURES:
             _check_ending(name, path)
         taken[place] = f"also --{name}"

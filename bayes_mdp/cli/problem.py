@@ -128,9 +128,9 @@ def initial_of(
     if log is not None and not isinstance(log, bm.mdp.FoldedLog):
         return log if arguments.initial == LOGGED else start_of_log(log)
     if arguments.initial == LOGGED:
-        what = "a stored posterior, which does" if log is None else "logs in chunks of rows, which do"
+        source = "a stored posterior, which does" if log is None else "logs in chunks of rows, which do"
         raise ValueError(
-            f"--initial is {LOGGED!r} with {what} not say where episodes start, expected a "
+            f"--initial is {LOGGED!r} with {source} not say where episodes start, expected a "
             "state, STATE=PROBABILITY,... or one log that is read as a whole"
         )
     return None
@@ -145,9 +145,9 @@ def _support(arguments: argparse.Namespace, log: "Log | FoldedLog") -> "Bool[np.
     table = read_table("--support", arguments.support, columns)
     labels = ((log.states, "state"), (log.actions, "action"), (log.states, "state"))
     named = zip(columns, labels, strict=True)
-    where = [label_numbers("--support", column, table[column], names, what) for column, (names, what) in named]
+    cell = [label_numbers("--support", column, table[column], names, role) for column, (names, role) in named]
     possible = np.zeros((len(log.states), len(log.actions), len(log.states) + bool(log.ends)), bool)
-    possible[tuple(where)] = True
+    possible[tuple(cell)] = True
     if log.ends:
         possible[..., -1] = True
     return possible
@@ -163,11 +163,11 @@ def _reward_column(arguments: argparse.Namespace, table: "pd.DataFrame") -> tupl
     named = [(arguments.reward, 1.0), (arguments.cost, -1.0)]
     usual = [("reward", 1.0), ("cost", -1.0)]
     options = [pair for pair in named if pair[0] is not None] or usual
-    found = [pair for pair in options if pair[0] in table.columns]
-    if len(found) == 1:
-        return found[0]
+    present = [pair for pair in options if pair[0] in table.columns]
+    if len(present) == 1:
+        return present[0]
     names = " or ".join(repr(name) for name, _ in options)
-    if not found:
+    if not present:
         raise ValueError(f"--known-reward: {path!r} has no column {names}, expected one")
     raise ValueError(f"--known-reward: {path!r} has the columns 'reward' and 'cost', expected --reward or --cost too")
 
@@ -191,16 +191,18 @@ def known_rewards_of(arguments: argparse.Namespace, space: "StateActionSpace") -
     kinds = [kind for kind in kinds if kind[0] in table.columns]
     for name, labels, _ in kinds:
         table = table.loc[is_label(table[name], labels)]
-    where = tuple(np.array(label_numbers(option, name, table[name], labels, what), int) for name, labels, what in kinds)
+    index = tuple(np.array(label_numbers(option, name, table[name], labels, role), int) for name, labels, role in kinds)
     for row, value in zip(table.index, table[column], strict=True):
         if not isinstance(value, int | float | np.number) or not np.isfinite(value):
             raise ValueError(f"{option}: {column}[{row}] is {value!r}, expected a finite number")
     values, rewards = sign * np.asarray(table[column], float), np.full((space.n_states, space.n_actions), np.nan)
-    rewards[where] = values if len(where) == 2 else values[:, None]
-    kept = rewards[where] if len(where) == 2 else rewards[where][:, 0]
-    other = np.flatnonzero(kept != values)  # the last row of a label is the one that is kept
-    if other.size:
-        names = ", ".join(f"{name} {labels[i[other[0]]]!r}" for (name, labels, _), i in zip(kinds, where, strict=True))
+    rewards[index] = values if len(index) == 2 else values[:, None]
+    stored = rewards[index] if len(index) == 2 else rewards[index][:, 0]
+    changed = np.flatnonzero(stored != values)  # the last row of a label is the one that is kept
+    if changed.size:
+        names = ", ".join(
+            f"{name} {labels[i[changed[0]]]!r}" for (name, labels, _), i in zip(kinds, index, strict=True)
+        )
         raise ValueError(f"{option}: {path!r} has two values of {column!r} for {names}, expected one mean reward")
     legal = np.ones(rewards.shape, bool) if space.legal is None else np.asarray(space.legal)
     missing = np.argwhere(np.isnan(rewards) & legal)
@@ -231,13 +233,13 @@ def read_table(option: str, path: str, columns: list[str], more_labels: Sequence
 
     labels, between = {*columns, *more_labels}, separator(Path(path))
     try:
-        others = set(pd.read_csv(path, sep=between, nrows=0).columns) - labels
+        unlabelled = set(pd.read_csv(path, sep=between, nrows=0).columns) - labels
         table = pd.read_csv(
             path,
             sep=between,
             dtype=dict.fromkeys(labels, str),
             keep_default_na=False,
-            na_values={name: list(MISSING) for name in others},
+            na_values={name: list(MISSING) for name in unlabelled},
         )
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{option} is {path!r}, expected a CSV file: {error}") from None
@@ -308,10 +310,10 @@ def entered_policy(
         return {state(left): action(right) for left, right in pairs}
     from bayes_mdp.utils.messages import did_you_mean
 
-    near = did_you_mean(text, [*also, *actions])
-    other = "".join(f"{each!r} or " for each in also)
+    hint = did_you_mean(text, [*also, *actions])
+    alternatives = "".join(f"{word!r} or " for word in also)
     raise ValueError(
-        f"{option} is {text!r}, expected {other}an action of the log, STATE=ACTION,... or a CSV file{near}"
+        f"{option} is {text!r}, expected {alternatives}an action of the log, STATE=ACTION,... or a CSV file{hint}"
     )
 
 
@@ -390,7 +392,7 @@ def table_of_pairs(
     table = read_table(option, path, [arguments.state, arguments.action])
     columns = (arguments.state, space.state_names, "state"), (arguments.action, space.action_names, "action")
     states, actions = (
-        [names[i] for i in label_numbers(option, column, table[column], names, what)] for column, names, what in columns
+        [names[i] for i in label_numbers(option, column, table[column], names, role)] for column, names, role in columns
     )
     return table, list(zip(states, actions, strict=True))
 
@@ -429,16 +431,18 @@ def _find(
     from bayes_mdp.envs.logs.columns import number_of
     from bayes_mdp.utils.messages import did_you_mean
 
-    found = places.get(text) or places.get(number_of(text), [])
-    if len(found) > 1:
+    matches = places.get(text) or places.get(number_of(text), [])
+    if len(matches) > 1:
         from bayes_mdp.utils.validation import label_list
 
-        both = label_list([names[i] for i in found])
-        raise ValueError(f"{option} is {text!r}, which {both} are all written as, expected labels that differ as text")
-    if not found:
-        near, article = did_you_mean(text, [*map(str, names)]), "an" if what[0] in "aeiou" else "a"
-        raise ValueError(f"{option} is {text!r}, expected {also}{article} {what} of the log{near}")
-    return found[0]
+        readings = label_list([names[i] for i in matches])
+        raise ValueError(
+            f"{option} is {text!r}, which {readings} are all written as, expected labels that differ as text"
+        )
+    if not matches:
+        hint, article = did_you_mean(text, [*map(str, names)]), "an" if what[0] in "aeiou" else "a"
+        raise ValueError(f"{option} is {text!r}, expected {also}{article} {what} of the log{hint}")
+    return matches[0]
 
 
 def _pairs(option: str, text: str, form: str) -> list[tuple[str, str]]:
@@ -447,17 +451,17 @@ def _pairs(option: str, text: str, form: str) -> list[tuple[str, str]]:
     bad = next((left + mid for left, mid, right in pairs if not (left.strip() and right.strip())), None)
     if bad is not None:
         raise ValueError(f"{option} has {bad!r}, expected {form},{form}")
-    found = [(left.strip(), right.strip()) for left, _, right in pairs]
-    _refuse_twice(option, [left for left, _ in found])
-    return found
+    stripped = [(left.strip(), right.strip()) for left, _, right in pairs]
+    _refuse_twice(option, [left for left, _ in stripped])
+    return stripped
 
 
 def _refuse_twice(option: str, labels: "Sequence[object]") -> None:
     seen: set[object] = set()
-    for each in labels:
-        if each in seen:
-            raise ValueError(f"{option} has {each!r} twice, expected each once")
-        seen.add(each)
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"{option} has {label!r} twice, expected each once")
+        seen.add(label)
 
 
 def _from_file(
@@ -469,7 +473,7 @@ def _from_file(
         _refuse_twice(option, [state for state, _ in pairs])
         return dict(pairs)
     _refuse_twice(option, pairs)
-    found: dict[Hashable, dict[Hashable, Any]] = {}
+    policy: dict[Hashable, dict[Hashable, Any]] = {}
     for (state, action), chance in zip(pairs, table["probability"], strict=True):
-        found.setdefault(state, {})[action] = chance
-    return found
+        policy.setdefault(state, {})[action] = chance
+    return policy

@@ -155,8 +155,8 @@ def _compare(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.ranking import describe_compare, plot_compare
     from bayes_mdp.utils.files import check_file, new_folder
 
-    some = QUICK_AGENTS if arguments.quick else None
-    agents = comparison_agents(_names(arguments.agents, None, some), constants=arguments.constants)
+    default = QUICK_AGENTS if arguments.quick else None
+    agents = comparison_agents(_names(arguments.agents, None, default), constants=arguments.constants)
     listed = _names(arguments.envs, tuple(PROBLEMS), QUICK_PROBLEMS if arguments.quick else DEFAULT_PROBLEMS)
     envs = name_tasks(listed, None, None, None)
     path, key = arguments.out / "compare.nc", jax.random.key(arguments.seed)

@@ -213,8 +213,8 @@ def _print_values(
     print(f"Values before and after, mean and 95 % interval, {describe_objective(objective)}; {describe_start(first)}")
     rows = []
     for name in policies:
-        both = [each.values[name] for each in compared]
-        one, two = (f"{amount(value.mean)} {amounts(*value.interval)}" for value in both)
-        rows.append((name, one, two))
+        pair = [result.values[name] for result in compared]
+        old, new = (f"{amount(value.mean)} {amounts(*value.interval)}" for value in pair)
+        rows.append((name, old, new))
     print(*Table(("policy", "before", "after"), rows).lines("  "), sep="\n")
     print("  logged: as in all logs of the updated posterior; greedy: best in the mean MDP before, and after")

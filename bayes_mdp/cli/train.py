@@ -85,11 +85,11 @@ def _train(arguments: argparse.Namespace) -> int | None:
     agent = find_neural_agent(arguments.agent, arguments.set)
     env, evaluation_env = _environments(arguments.env, arguments.envs, import_module=True)
     _check_film(arguments, env)
-    every = arguments.evaluate_every
+    interval = arguments.evaluate_every
     options = TrainOptions(
         num_envs=arguments.envs,
         replay_size=arguments.replay,
-        evaluation=None if every is None else _evaluation(arguments, every),
+        evaluation=None if interval is None else _evaluation(arguments, interval),
         device=arguments.device,
         evaluation_env=evaluation_env,
     )

@@ -94,9 +94,9 @@ class BayesAdaptivePlan(eqx.Module):
             for a in np.argsort(-self.visits, kind="stable")
             if self.visits[a]
         ]
-        where = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
+        situation = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
         return Section(
-            f"Bayes-adaptive plan in {where}: action {names[self.action]!r}",
+            f"Bayes-adaptive plan in {situation}: action {names[self.action]!r}",
             [
                 Table(("action", "mean return", "simulations"), rows),
                 f"{self.num_simulations} simulations, {self.num_nodes} histories, up to {self.depth} steps ahead, "
@@ -216,19 +216,19 @@ def plan_bayes_adaptive(
     require_searchable(objective, WHO)
     require_lazy(belief, WHO)
     space = _space_of(belief)
-    at = _index_of(state, space)
+    index = _index_of(state, space)
     check_horizon(space, objective)
     _check_step(step, objective)
     if num_simulations is not None:
         check_count("num_simulations", num_simulations)
     check_type("options", options, SearchOptions, "SearchOptions")
     max_seconds = options.max_seconds
-    most = DEFAULT_SIMULATIONS if num_simulations is None and max_seconds is None else num_simulations
-    nodes = options.max_nodes or 1 + min(most or MOST_NODES, MOST_NODES)
+    limit = DEFAULT_SIMULATIONS if num_simulations is None and max_seconds is None else num_simulations
+    nodes = options.max_nodes or 1 + min(limit or MOST_NODES, MOST_NODES)
     check_tree(nodes, space.n_actions)
-    found = _search(key, belief, space, objective, _Settings(at, step, nodes, options))
-    seconds = _run(found, most, max_seconds)
-    answer = found.answer()
+    search = _search(key, belief, space, objective, _Settings(index, step, nodes, options))
+    seconds = _run(search, limit, max_seconds)
+    answer = search.answer()
     return BayesAdaptivePlan(
         answer.action,
         answer.q,
@@ -238,7 +238,7 @@ def plan_bayes_adaptive(
         answer.num_nodes,
         answer.depth,
         seconds,
-        at,
+        index,
         step,
         objective,
         space,
@@ -327,7 +327,7 @@ def _index_of(state: Hashable, space: StateActionSpace) -> int:
 def _check_step(step: int, objective: Objective) -> None:
     """Refuse a step that no episode has."""
     check_count("step", step, 0)
-    most = objective.horizon - 1 if isinstance(objective, Episodic) else 0
-    if step > most:
-        what = f"at most {most}" if isinstance(objective, Episodic) else "0: steps count under Episodic alone"
-        raise ValueError(f"step is {step}, expected {what}")
+    last = objective.horizon - 1 if isinstance(objective, Episodic) else 0
+    if step > last:
+        wish = f"at most {last}" if isinstance(objective, Episodic) else "0: steps count under Episodic alone"
+        raise ValueError(f"step is {step}, expected {wish}")

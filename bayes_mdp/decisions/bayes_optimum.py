@@ -172,8 +172,8 @@ def bayes_optimal(
         q = _first_q(problem, layers, report)
     v = q.max(-1)
     value = float(np.where(start > 0, v, 0.0) @ start)
-    given, untried = initial is not None, untried_rewards(posterior)
-    return BayesOptimal(value, v, q, total, horizon, start, given, posterior.space, discount, untried)
+    has_initial, untried = initial is not None, untried_rewards(posterior)
+    return BayesOptimal(value, v, q, total, horizon, start, has_initial, posterior.space, discount, untried)
 
 
 def _check_objective(objective: object) -> tuple[int, float]:
@@ -345,17 +345,17 @@ class HyperProblem:
 
     def branches(self, step: int, state: int, action: int) -> list[Branch]:
         """The outcomes of positive probability."""
-        at = (step % len(self.row), state, action)
-        row, columns, cells = int(self.row[at]), self.column[at].tolist(), self.cell[at].tolist()
-        probs, rewards, found = self.known[at].tolist(), self.reward[at].tolist(), []
+        index = (step % len(self.row), state, action)
+        row, columns, cells = int(self.row[index]), self.column[index].tolist(), self.cell[index].tolist()
+        probs, rewards, branches = self.known[index].tolist(), self.reward[index].tolist(), []
         for outcome, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             counter = row * self.num_columns + column if row >= 0 and column >= 0 else -1
             possible = probs[outcome] > 0 if row < 0 else counter >= 0 and self.counters.base[counter] > 0
             if possible:
                 reward_counter = -1 if cell < 0 else self.num_rows * self.num_columns + 2 * cell
                 next_state = outcome if outcome < self.n_states else None
-                found.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
-        return found
+                branches.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
+        return branches
 
     def increments(self, step: int, branch: Branch) -> list[tuple[int, ...]]:
         """What the outcome adds to a code, with a reward of 0 and of 1; once where that is the same.
@@ -367,8 +367,8 @@ class HyperProblem:
         counters = self.counters
         if branch.reward_counter < 0:
             return [counters.increment((branch.row_counter,), step)]
-        both = [counters.increment((branch.row_counter, branch.reward_counter + x), step) for x in (0, 1)]
-        return both if both[0] != both[1] else both[:1]
+        pair = [counters.increment((branch.row_counter, branch.reward_counter + x), step) for x in (0, 1)]
+        return pair if pair[0] != pair[1] else pair[:1]
 
 
 def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float = 1.0) -> HyperProblem:
@@ -377,9 +377,9 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     assert isinstance(rewards, RewardCells | KnownRewards)
     with jax.enable_x64(True):
         # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
-        wide = jax.tree.map(np.array, (rows, rewards))
-        base = np.asarray(wide[0].site_concentration, np.float64)
-        beta = None if isinstance(rewards, KnownRewards) else wide[1].site_belief
+        arrays = jax.tree.map(np.array, (rows, rewards))
+        base = np.asarray(arrays[0].site_concentration, np.float64)
+        beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
         paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
@@ -431,13 +431,13 @@ def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...]
     varies = np.concatenate([varies, np.ones(paid.size, bool)])
     width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
     word, shift = np.zeros((2, width.size), int)
-    used, at = 0, 0
+    used, place = 0, 0
     for counter in np.flatnonzero(width):
         if used + width[counter] > WORD_BITS:
-            used, at = 0, at + 1
-        word[counter], shift[counter] = at, used
+            used, place = 0, place + 1
+        word[counter], shift[counter] = place, used
         used += width[counter]
-    return Counters(np.concatenate([base.ravel(), paid.ravel()]), last, width, word, shift, at + 1)
+    return Counters(np.concatenate([base.ravel(), paid.ravel()]), last, width, word, shift, place + 1)
 
 
 def enumerate_hyperstates(
@@ -476,11 +476,11 @@ def enumerate_hyperstates(
         room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * numbers
         layer = _next_layer(problem, step, layers[-1], room) if step < problem.horizon - 1 and room >= 0 else []
         if room < 0 or layer is None:
-            whose = "half of what is free; see max_bytes" if max_bytes is None else "max_bytes"
+            source = "half of what is free; see max_bytes" if max_bytes is None else "max_bytes"
             raise ValueError(
                 f"objective is Episodic({problem.horizon}): after the {total} hyper-states of steps 0 to {step}, of "
                 f"{WORD_BYTES * words} bytes each, there is no room for more, expected at most {in_words(limit)} "
-                f"({whose}): a shorter horizon, known or shared rows take less"
+                f"({source}): a shorter horizon, known or shared rows take less"
             )
         if layer:
             layers.append(layer)
@@ -493,21 +493,21 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> La
     """The hyper-states that those of `layer` lead to; None: they cannot be found with `room` words."""
     # Adding a constant keeps codes sorted: one sorted run for each move.
     runs: list[Layer] = [[np.zeros((0, problem.counters.num_words), np.uint64)] for _ in layer]
-    kept, pending = problem.counters.kept(step), 0
+    counters_kept, pending = problem.counters.kept(step), 0
     for state, codes in enumerate(layer):
         for next_state, increment in moves(problem, step, state) if len(codes) else ():
             pending += 2 * codes.size  # the run, and its place in the union
             if pending > room:
                 return None
-            runs[next_state].append(child(codes, kept, increment))
-    return [union(each) for each in runs]
+            runs[next_state].append(child(codes, counters_kept, increment))
+    return [union(codes_of_state) for codes_of_state in runs]
 
 
 def moves(problem: HyperProblem, step: int, state: int) -> list[tuple[int, tuple[int, ...]]]:
     """Next state and increment of all that can happen in a state, each once."""
     branches = (branch for action in problem.actions(state) for branch in problem.branches(step, state, action))
-    found = {(branch.next_state, add): None for branch in branches for add in problem.increments(step, branch)}
-    return [(next_state, add) for next_state, add in found if next_state is not None]
+    distinct = {(branch.next_state, add): None for branch in branches for add in problem.increments(step, branch)}
+    return [(next_state, add) for next_state, add in distinct if next_state is not None]
 
 
 def child(codes: Codes, kept: Word | None, increment: tuple[int, ...]) -> Codes:
@@ -543,8 +543,8 @@ class Ahead(NamedTuple):
 
     def value(self, codes: Codes, next_state: int, increment: tuple[int, ...]) -> Float[np.ndarray, " N"]:
         """The values of the hyper-states that `codes` lead to."""
-        wanted = search_key(child(codes, self.kept, increment))
-        return self.values[next_state][np.searchsorted(self.keys[next_state], wanted)]
+        target = search_key(child(codes, self.kept, increment))
+        return self.values[next_state][np.searchsorted(self.keys[next_state], target)]
 
 
 def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int], object]) -> Float[np.ndarray, "S A"]:
@@ -555,12 +555,12 @@ def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int],
         layer = layers.pop()
         ahead = Ahead(ahead.keys, ahead.values, problem.counters.kept(step))
         q = [_action_values(problem, step, state, codes, ahead) for state, codes in enumerate(layer)]
-        values = [np.maximum.reduce(list(each.values())) for each in q]
+        values = [np.maximum.reduce(list(q_of_state.values())) for q_of_state in q]
         ahead = Ahead([search_key(codes) for codes in layer], values, None)
         report(sum(map(len, layer)))
     first = np.where(problem.legal, np.nan, -np.inf)
-    for state, each in enumerate(q):
-        for action, value in each.items():
+    for state, q_of_state in enumerate(q):
+        for action, value in q_of_state.items():
             first[state, action] = value[0] if value.size else np.nan
     return first
 
@@ -613,5 +613,5 @@ def _describe_actions(optimum: BayesOptimal) -> list[str]:
     lines = [
         f"from state {states[s]!r}: {optimum.v[s]:.9g}, first action {names[optimum.q[s].argmax()]!r}" for s in shown
     ]
-    more = int((optimum.initial > 0).sum()) - len(shown)
-    return lines + ([f"and {more} more states"] if more else [])
+    remaining = int((optimum.initial > 0).sum()) - len(shown)
+    return lines + ([f"and {remaining} more states"] if remaining else [])

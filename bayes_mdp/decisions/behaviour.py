@@ -52,8 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | None = None) -> Int[np.ndarray, "*H S"]:
-    """The optimal policy of the posterior mean MDP (certainty equivalence), of equal actions the first. Host-side, in
-    float64.
+    """The optimal policy of the posterior mean MDP (certainty equivalence); of equal actions the first. Host-side.
 
     Args:
         posterior: with a mean.
@@ -145,9 +144,11 @@ def behaviour_policy(
         number = AS_LOGGED if space is None or space.horizon is None else space.horizon
     probs, never = logged_actions(log, space, number)
     if never:
-        more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
+        remainder = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
         logger.warning(
-            "behaviour_policy: all actions equally likely in states never visited: %s%s", ", ".join(never[:SHOWN]), more
+            "behaviour_policy: all actions equally likely in states never visited: %s%s",
+            ", ".join(never[:SHOWN]),
+            remainder,
         )
     p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
     if p_value > STEP_LEVEL:
@@ -248,7 +249,7 @@ def anchored_values(
     initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> dict[str, AnchoredValue]:
-    """Values of policies: mean return of the log plus their gains over its behaviour under the posterior. Host-side.
+    """Values of policies as the mean return of the log plus the gain over what was done there. Host-side.
 
     Beside `policy_value`, not in its place: where the prior is right that one is the better answer; this one does not
     depend on what the prior does to the value of the behaviour. On ICU-Sepsis logs its 90 % intervals held the truth
@@ -288,7 +289,7 @@ def anchored_values(
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
     # What was done, not what staff would do again: the mean return has the same luck in its actions.
-    every = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
-    values = policy_values(key, posterior, every, objective, log if initial is None else initial, num_draws)
+    compared = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
+    values = policy_values(key, posterior, compared, objective, log if initial is None else initial, num_draws)
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

@@ -47,8 +47,8 @@ def in_chunks(keys: Keys, draw: PyTree) -> Keys:
 def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
     check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
-    most = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
-    chunk = 1 << (most - 1).bit_length()
+    limit = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
+    chunk = 1 << (limit - 1).bit_length()
     chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
     rounds = -(-len(keys) // chunk)
     chunks: Any = keys[(np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk)]

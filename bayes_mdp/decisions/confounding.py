@@ -103,7 +103,7 @@ def value_bounds(
     initial: InitialLike | None = None,
     outcome_reward: ArrayLike | None = None,
 ) -> Bounds:
-    """The least and the greatest value of a policy where unrecorded causes change the odds of an action by `factor`.
+    """The least and the greatest value of a policy if hidden confounders change the odds of an action by `factor`.
 
     Sharp: some rows of the model have these values. The rows of each state and action are found by sorting its outcomes
     by what they are worth; rows and values take turns until the values stay. Host-side, by NumPy.
@@ -144,7 +144,7 @@ def tipping_point(
     initial: InitialLike | None = None,
     outcome_reward: ArrayLike | None = None,
 ) -> float:
-    """The factor from which on a policy may be worth no more than what the log did.
+    """How strong hidden confounders must be before a policy may be no better than what was done in the log.
 
     Practice as it was has its value by the log itself, whatever drove it. 1: the policy is no better even without any
     unrecorded cause; infinity: no factor up to a million makes it worse.
@@ -367,8 +367,8 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -
     weights = case.policy[..., None] * probs
     reward = (weights * case.rows.paid).sum((1, 2))
     keep = case.rows.after < size
-    where = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
-    chain = scipy.sparse.csr_array((discount * weights[keep], where), shape=(size, size))
+    entries = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
+    chain = scipy.sparse.csr_array((discount * weights[keep], entries), shape=(size, size))
     if size <= DENSE_STATES:
         return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
     system: Any = scipy.sparse.eye_array(size, format="csr") - chain

@@ -121,9 +121,9 @@ class Weights:
                 "population_uncertainty is True with weights, expected population='log' or a table of people, whose "
                 "number says how sure the weights are"
             )
-        there = self.counts > 0
+        present = self.counts > 0
         drawn = np.zeros((number, len(self.counts)))
-        drawn[:, there] = host_generator(key).dirichlet(self.counts[there], number)
+        drawn[:, present] = host_generator(key).dirichlet(self.counts[present], number)
         return drawn
 
 
@@ -235,14 +235,21 @@ def values_in_contexts(
             f"covariate {moving[0]!r} varies from row to row ({contexts.process}), so that no subject stays in one "
             f"context, expected {remedy} {see(PAGE)}"
         )
-    each = {name: policies_for(policy, space, objective) for name, policy in policies.items()}
+    tables = {name: policies_for(policy, space, objective) for name, policy in policies.items()}
     start = initial
     if isinstance(initial, Log):
         start = space.alone.initial_probs(initial)
     # Contexts with common parameters use draw i in order, whatever the key; others are independent of each other.
     keys = [key] * len(contexts) if posterior.num_draws is not None else list(jax.random.split(key, len(contexts)))
     return [
-        evaluate(keys[c], posterior.at(c), {n: of[c] for n, of in each.items()}, objective, start, num_draws)
+        evaluate(
+            keys[c],
+            posterior.at(c),
+            {n: policies_of_name[c] for n, policies_of_name in tables.items()},
+            objective,
+            start,
+            num_draws,
+        )
         for c in range(len(contexts))
     ]
 
@@ -344,20 +351,20 @@ def value_for(
         weights = _weights_or_equal(posterior)
     else:
         weights = read_population(posterior, population)
-    here = weights.posterior
-    each = values_in_contexts(evaluate, key, here, {"policy": policy}, objective, initial, num_draws)
-    draws = np.stack([value["policy"].draws for value in each])
-    gaps = np.array([value["policy"].gap for value in each])
+    weighted = weights.posterior
+    by_context = values_in_contexts(evaluate, key, weighted, {"policy": policy}, objective, initial, num_draws)
+    draws = np.stack([value["policy"].draws for value in by_context])
+    gaps = np.array([value["policy"].gap for value in by_context])
     number = draws.shape[1]
     share = (
         weights.draws(jax.random.fold_in(key, 1), number).T
         if population_uncertainty
         else np.broadcast_to(weights.shares[:, None], draws.shape)
     )
-    first = each[0]["policy"]
+    first = by_context[0]["policy"]
     if by is None:
         return _summed(first, (share * draws).sum(0), float(gaps.max()))
-    names, group, patterns = groups_of(here.contexts, by)
+    names, group, patterns = groups_of(weighted.contexts, by)
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
@@ -472,14 +479,16 @@ def knowing(values: ArrayLike, weights: ArrayLike, results: ArrayLike | None = N
     check_shape("weights", share, table.shape[1:], "context")
     check_not_negative("weights", share)
     share = share / share.sum()
-    told = np.eye(len(share)) if results is None else as_real("results", results).astype(np.float64)
-    if told.ndim != 2 or told.shape[1] != len(share):
-        raise ValueError(f"results has shape {told.shape}, expected (result, context) of {len(share)} contexts")
-    wrong = first_index((np.abs(told.sum(0) - 1.0) > 1e-9) | (told < 0).any(0))
+    result_probs = np.eye(len(share)) if results is None else as_real("results", results).astype(np.float64)
+    if result_probs.ndim != 2 or result_probs.shape[1] != len(share):
+        raise ValueError(f"results has shape {result_probs.shape}, expected (result, context) of {len(share)} contexts")
+    wrong = first_index((np.abs(result_probs.sum(0) - 1.0) > 1e-9) | (result_probs < 0).any(0))
     if wrong is not None:
-        raise ValueError(f"results sum to {told.sum(0)[wrong]:.6g} in context {wrong[0]}, expected probabilities")
+        raise ValueError(
+            f"results sum to {result_probs.sum(0)[wrong]:.6g} in context {wrong[0]}, expected probabilities"
+        )
     blind = (table @ share).max()
-    return float(max((table @ (told * share).T).max(0).sum() - blind, 0.0))
+    return float(max((table @ (result_probs * share).T).max(0).sum() - blind, 0.0))
 
 
 def exogenous(mdps: Sequence[MDP], moves: ArrayLike) -> SparseMDP:

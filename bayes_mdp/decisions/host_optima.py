@@ -174,9 +174,9 @@ def backward(
     num, n_states = len(drawn.probs), rows.n_states
     later = np.zeros((num, n_states + 1))
     for h in reversed(range(objective.horizon)):
-        part, here, entries = rows.at_step(h)
+        part, pairs_of_step, entries = rows.at_step(h)
         probs = drawn.probs[:, entries]
-        paid = (drawn.reward if reward is None else reward[:, h])[:, here]
+        paid = (drawn.reward if reward is None else reward[:, h])[:, pairs_of_step]
         # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
         q = paid + float(objective.discount) * expected_values(part, probs, later)
         weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
@@ -255,8 +255,8 @@ class Optima(NamedTuple):
             return table
         table = np.full((*self.q.shape[:2], rows.n_states, n_actions), -np.inf)
         for h in range(table.shape[1]):
-            here = rows.step == h
-            table[:, h, rows.state[here], rows.action[here]] = self.q[:, h, : here.sum()]
+            pairs_of_step = rows.step == h
+            table[:, h, rows.state[pairs_of_step], rows.action[pairs_of_step]] = self.q[:, h, : pairs_of_step.sum()]
         return table
 
 
@@ -389,9 +389,9 @@ def _policy_iteration(
             v = solve(chains, rate, chains.reward, anchored=anchored, guess=guess)
             v = v - v[:, :1] if anchored else v
             now = part.action_values(v, rate)
-            held = np.take_along_axis(now, chosen[going], -1)
+            current = np.take_along_axis(now, chosen[going], -1)
             # By rounding alone no action is exchanged: equal ones would alternate for ever.
-            better = part.best(now) > held + _BETTER * np.abs(now).max(-1, keepdims=True)
+            better = part.best(now) > current + _BETTER * np.abs(now).max(-1, keepdims=True)
             values[going], q[going] = v, now
             moved = better.any(-1)
             chosen[going] = np.where(better, part.first_best(now), chosen[going])
@@ -442,8 +442,8 @@ def _exit_gap(
     with np.errstate(all="ignore"):
         error = chains.sweep_error(values)[:, None]
         noise = chains.factor * 2 * np.abs(steps).max(-1) + chains.terms * _TINY
-        one = Choices(choices.rows, choices.probs, np.zeros_like(choices.reward))
-        descent = steps[:, choices.rows.state] - one.action_values(steps, 1.0) - noise[:, None]
+        without_reward = Choices(choices.rows, choices.probs, np.zeros_like(choices.reward))
+        descent = steps[:, choices.rows.state] - without_reward.action_values(steps, 1.0) - noise[:, None]
         progress = np.take_along_axis(descent, chosen, -1).min(-1)
         slack = values[:, choices.rows.state] - q - error
         residual = np.abs(np.take_along_axis(q, chosen, -1) - values).max(-1) + error[:, 0]
@@ -467,8 +467,12 @@ def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Op
     largest, sizes = np.abs(drawn.reward).max(-1), []
     whole = Choices(rows, *drawn)
     for h in reversed(range(horizon)):
-        some, here, entries = rows.at_step(h)
-        part = whole if some is rows else Choices(some, drawn.probs[:, entries], drawn.reward[:, here])
+        rows_of_step, pairs_of_step, entries = rows.at_step(h)
+        part = (
+            whole
+            if rows_of_step is rows
+            else Choices(rows_of_step, drawn.probs[:, entries], drawn.reward[:, pairs_of_step])
+        )
         now = part.action_values(later, float(objective.discount))
         q[:, h, : now.shape[-1]] = now
         chosen[:, h] = part.first_best(now)

@@ -137,8 +137,8 @@ class PolicyPairs:
         state = self.rows.state[self.rows.pair]
         self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
         self.longest = int(np.diff(self._bounds).max())
-        few = self.longest <= DENSE_SHARE * self.n_states
-        self.is_dense = self.n_states <= DENSE or not few
+        sparse = self.longest <= DENSE_SHARE * self.n_states
+        self.is_dense = self.n_states <= DENSE or not sparse
         inside = self.rows.next_state < self.n_states
         self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
         self._is_whole = self.deterministic and np.array_equal(
@@ -157,9 +157,9 @@ class PolicyPairs:
         Args:
             policy: action probabilities, zero where those before are.
         """
-        other = copy(self)
-        other.weight = policy[..., self.rows.state, self.rows.action]
-        return other
+        copied = copy(self)
+        copied.weight = policy[..., self.rows.state, self.rows.action]
+        return copied
 
     @property
     def numbers(self) -> int:
@@ -200,17 +200,17 @@ class PolicyPairs:
         table, size = probs.reshape(len(probs), -1, self._width), self.n_states
         matrix = np.zeros((len(probs), size, size))
         for rank in range(int(self._rank_of_pair.max(initial=0)) + 1):
-            which = np.flatnonzero(self._rank_of_pair == rank)
-            pairs, state = self.pairs[which], self.rows.state[which]
+            members = np.flatnonzero(self._rank_of_pair == rank)
+            pairs, state = self.pairs[members], self.rows.state[members]
             # So few draws at a time that they stay in the cache.
-            step = max(1, IN_CACHE // (len(which) * self._width))
+            step = max(1, IN_CACHE // (len(members) * self._width))
             for first in range(0, len(probs), step):
                 block = slice(first, first + step)
                 rows = table[block, pairs].astype(np.float64, copy=False)
                 if probs.dtype == np.float32:  # rows sum to one in double precision
                     rows /= rows.sum(-1, keepdims=True)
                 if not self.deterministic:
-                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., which, None]
+                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., members, None]
                 matrix[block, state] += rows[..., :size]
         return matrix
 
@@ -304,9 +304,9 @@ def discounted_bound(
     low, high = change.min(-1) - error, change.max(-1) + error
     k_min = discount * mass.min(-1) * (1 - chains.factor)
     k_max = discount * (mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
-    above = high * _later(np.where(high > 0, k_max, k_min), chains)
-    below = low * _later(np.where(low < 0, k_max, k_min), chains)
-    shift, width = (above + below) / 2, (above - below) / 2
+    upper = high * _later(np.where(high > 0, k_max, k_min), chains)
+    lower = low * _later(np.where(low < 0, k_max, k_min), chains)
+    shift, width = (upper + lower) / 2, (upper - lower) / 2
     gap = (width + error) * (1 + chains.factor) + chains.factor * np.abs(shift)
     return Bound(shift, np.where(np.isfinite(width), gap, np.inf))
 
@@ -318,13 +318,13 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
-    rewards, ones = chains.reward, np.ones_like(chains.reward)
+    rewards, unit_rewards = chains.reward, np.ones_like(chains.reward)
     if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
         # One elimination for both right sides.
         system = np.eye(rewards.shape[1]) - chains.matrix
-        values, steps = np.moveaxis(_eliminate(system, np.stack([rewards, ones], -1)), -1, 0)
+        values, steps = np.moveaxis(_eliminate(system, np.stack([rewards, unit_rewards], -1)), -1, 0)
     else:
-        values, steps = solve(chains, 1.0, rewards), solve(chains, 1.0, ones)
+        values, steps = solve(chains, 1.0, rewards), solve(chains, 1.0, unit_rewards)
     with np.errstate(all="ignore"):
         swept = chains.reward + chains.expected_next(values)
         error = chains.sweep_error(values)
@@ -368,8 +368,8 @@ def gain_bound(chains: Chains, change: Draws, values: Draws, mass: Float[np.ndar
         allowance = 2 * chains.sweep_error(values) + (np.abs(mass - 1).max(-1) + chains.factor) * largest
         gap = (high - low) / 2 + allowance
         # Where the gain depends on the start, any span is rounding to the huge values of a singular system.
-        near = high - low <= 64 * _EPS * (chains.size + largest)
-        known = near & ((gap <= 2 * chains.size) | (chains.size == 0)) & np.isfinite(gap)
+        is_close = high - low <= 64 * _EPS * (chains.size + largest)
+        known = is_close & ((gap <= 2 * chains.size) | (chains.size == 0)) & np.isfinite(gap)
         return (low + high) / 2, np.where(known, gap, np.inf)
 
 
@@ -390,8 +390,8 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     first[:, 0] = 1.0
     time = solve(chains, 1.0, first, anchored=True, adjoint=True)
     classes = (recurrent_classes(scipy.sparse.csr_matrix(chains.dense(n) > 0))[1] for n in range(len(time)))
-    one = np.array([len(recurrent) == 1 for recurrent in classes])
-    return np.where(one[:, None], time, np.nan)
+    single_class = np.array([len(recurrent) == 1 for recurrent in classes])
+    return np.where(single_class[:, None], time, np.nan)
 
 
 def solve(
@@ -446,8 +446,8 @@ def solve(
         except np.linalg.LinAlgError:
             inverse = None
         if inverse is not None:
-            again, solved = iterate(apply, rhs, x, lambda y: y @ inverse.T, precision)
-            x, done = np.where((solved & ~done)[:, None], again, x), done | solved
+            second, solved = iterate(apply, rhs, x, lambda y: y @ inverse.T, precision)
+            x, done = np.where((solved & ~done)[:, None], second, x), done | solved
     for n in np.flatnonzero(~done).tolist():
         x[n] = _eliminate_one(chains, n, discount, rhs[n], anchored, adjoint)
     return x
@@ -609,9 +609,9 @@ def _bicgstab(
             v = apply(smooth)
             alpha = ratio(rho, dot(shadow, v))
             half = residual - alpha * v
-            other = half if precondition is None else precondition(half)
-            t = apply(other)
+            preconditioned = half if precondition is None else precondition(half)
+            t = apply(preconditioned)
             omega = ratio(dot(t, half), dot(t, t))
-            x = x + alpha * smooth + omega * other
+            x = x + alpha * smooth + omega * preconditioned
             residual = half - omega * t
     return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0.0)

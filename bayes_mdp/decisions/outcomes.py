@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows
+from bayes_mdp.inference.pair_draws import CanDrawOutcome, Drawn, PairDraws, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.messages import see
@@ -24,7 +24,7 @@ _RATE = "a number above 0 and at most 1, or None"
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Known rewards that are summed beside those of a posterior, in the same draws of its rows.
+    """A known cost or effect of each state and action, summed beside the reward in the same draws of the posterior.
 
     Args:
         reward: of a state [S], of a pair [S A], or of a pair and what follows [S A O] (O the next states and, where
@@ -147,7 +147,7 @@ class PairReward(eqx.Module):
         else:
             table = np.broadcast_to(table, (*lead, *table.shape[-3:]))
             after = table[(*steps, rows.state[rows.pair], rows.action[rows.pair], rows.next_state)]
-        later = [rows.sums(probs * one) for one in np.atleast_2d(after)]
+        later = [rows.sums(probs * next_value) for next_value in np.atleast_2d(after)]
         if horizon is None:
             return expected + later[0]
         return expected + (np.stack(later, 1) if after.ndim == 2 else later[0][:, None])
@@ -176,7 +176,8 @@ class LearntReward:
     """The rewards of another posterior, drawn beside the rows of the one in use: an outcome learnt from the same log.
 
     Its own rows are drawn too: they have to be those of the posterior in use, number by number, so that a draw of the
-    outcome belongs to the draw of the rows. That is seen, draw by draw, and not assumed.
+    outcome belongs to the draw of the rows. That is seen, draw by draw, and not assumed. Given the rows, outcome and
+    reward are independent: their random numbers are.
 
     Args:
         name: of the outcome, for errors.
@@ -185,6 +186,29 @@ class LearntReward:
 
     name: str
     draws: PairDraws
+
+    @classmethod
+    def of(
+        cls, key: PRNGKeyArray, name: str, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]
+    ) -> "LearntReward":
+        """Draws of what a posterior has learnt.
+
+        Args:
+            key: of the draws of the posterior in use.
+            name: of the outcome.
+            posterior: that learnt it.
+            needed: which pairs.
+
+        Raises:
+            TypeError: a posterior whose rewards cannot be told from those of the one in use.
+        """
+        if isinstance(posterior, CanDrawOutcome):
+            return cls(name, posterior.outcome_draws(key, name, needed))
+        raise TypeError(
+            f"outcome {name!r} was learnt by a {type(posterior).__name__}, which draws rows and rewards from one key: "
+            "under the key of the reward the outcome would repeat its errors, expected a posterior with "
+            "`outcome_draws` (as infer returns it), given draws, or known numbers (Outcome) " + see("how-to/budgets")
+        )
 
     def of_pairs(self, drawn: Drawn) -> Float[np.ndarray, "N Q"]:
         """The mean outcome of the pairs in the next draws.
@@ -252,13 +276,16 @@ def read_outcomes(
     Raises:
         ValueError: one sentence on the outcome that does not fit.
     """
-    found: dict[str, tuple[PairReward, Objective]] = {}
+    read: dict[str, tuple[PairReward, Objective]] = {}
     for name, outcome in ({} if outcomes is None else outcomes).items():
-        what = f"outcomes[{name!r}]"
-        own = _objective(what, outcome, objective)
+        argument = f"outcomes[{name!r}]"
+        own_objective = _objective(argument, outcome, objective)
         steps = objective.horizon if isinstance(objective, Episodic) else None
-        found[name] = _pair_reward(what, outcome, shape[-2:], ends, steps, float(step_discount(own))), own
-    return found
+        read[name] = (
+            _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(own_objective))),
+            own_objective,
+        )
+    return read
 
 
 def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:
@@ -281,9 +308,9 @@ def _pair_reward(
 ) -> PairReward:
     reward, (n_states, n_actions) = np.asarray(outcome.reward), pairs
     n_outcomes = n_states + ends
-    own = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
-    by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in own.items()}
-    sizes = {**own, **by_step}
+    shapes = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
+    by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in shapes.items()}
+    sizes = {**shapes, **by_step}
     fits = [axes for axes, size in sizes.items() if size == reward.shape]
     if not fits:
         expected = " or ".join(f"{size} [{axes}]" for axes, size in sizes.items())

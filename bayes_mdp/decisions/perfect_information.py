@@ -181,7 +181,7 @@ def expected_regret(
     initial: InitialLike | None = None,
     num_draws: int = 2000,
 ) -> PerfectInformation:
-    """How much better one would do, on average, if the MDP were known: E over draws of V*(draw) - V^pi(draw).
+    """How much better one would do, on average, if the MDP were known: the mean over draws of V* - V of a policy.
 
     It bounds the value of any experiment. With V^pi of a policy that maximises E V^pi (over policies that do not
     learn) it is exactly the expected value of perfect information; with another policy it is larger. The greedy policy
@@ -292,7 +292,7 @@ def value_of_covariates(
     initial: InitialLike | None = None,
     num_draws: int = 400,
 ) -> float:
-    """What knowing covariates before a policy is chosen is worth on average, by the posterior mean of the values.
+    """What it is worth to know covariates of a subject, such as a test result, before a policy is chosen.
 
     The best policy for each pattern, less the best that is the same for all (see `bayes_mdp.decisions.knowing`): an
     upper bound where covariates show in the course of things.
@@ -322,13 +322,13 @@ def value_of_covariates(
         True
     """
     weights = read_population(posterior, population)
-    here = weights.posterior
+    weighted = weights.posterior
     named = policies
     if named is None:
-        listed = all_policies(here.space.n_states, here.space.n_actions)
+        listed = all_policies(weighted.space.n_states, weighted.space.n_actions)
         named = {str(i): policy for i, policy in enumerate(listed)}
-    each = values_in_contexts(policy_values, key, here, named, objective, initial, num_draws)
-    table = np.array([[value[name].mean for value in each] for name in named])
-    _, group, patterns = groups_of(here.contexts, by)
+    by_context = values_in_contexts(policy_values, key, weighted, named, objective, initial, num_draws)
+    table = np.array([[value[name].mean for value in by_context] for name in named])
+    _, group, patterns = groups_of(weighted.contexts, by)
     results = (group == np.arange(len(patterns))[:, None]).astype(float)
     return knowing(table, weights.shares, results)

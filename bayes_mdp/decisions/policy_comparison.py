@@ -130,8 +130,8 @@ class PolicyComparison(eqx.Module):
         """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""
         import xarray as xr
 
-        each = [value.to_dataset() for value in self.values.values()]
-        return xr.concat(each, xr.IndexVariable("policy", list(self.values)))
+        datasets = [value.to_dataset() for value in self.values.values()]
+        return xr.concat(datasets, xr.IndexVariable("policy", list(self.values)))
 
     __str__ = as_text
     _repr_html_ = as_html
@@ -210,7 +210,7 @@ def compare_policies(
     outcomes: Mapping[str, Outcome] | None = None,
     options: VerdictOptions = VerdictOptions(),
 ) -> PolicyComparison:
-    """Evaluate every policy in the same draws of the posterior. On the host, by NumPy, in float64.
+    """Which policy is best, and by how much: every policy in the same draws of the posterior. Host-side.
 
     Args:
         key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of

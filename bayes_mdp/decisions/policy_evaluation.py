@@ -235,11 +235,11 @@ class PolicyValue(eqx.Module):
         """`value` [draw] and, where outcomes were asked for, `outcomes` [outcome, draw], labelled by their names."""
         import xarray as xr
 
-        found = xr.Dataset({"value": ("draw", self.draws)}, {"draw": np.arange(len(self.draws))})
+        dataset = xr.Dataset({"value": ("draw", self.draws)}, {"draw": np.arange(len(self.draws))})
         if not self.outcomes:
-            return found
+            return dataset
         stacked = np.stack([outcome.draws for outcome in self.outcomes.values()])
-        return found.assign(outcomes=(("outcome", "draw"), stacked)).assign_coords(outcome=list(self.outcomes))
+        return dataset.assign(outcomes=(("outcome", "draw"), stacked)).assign_coords(outcome=list(self.outcomes))
 
     @property
     def basis(self) -> ValueBasis | None:
@@ -326,7 +326,7 @@ def policy_value(
     population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
     population_uncertainty: bool = False,
 ) -> PolicyValue | ValuesBy:
-    """The value of `policy` in `num_draws` draws of the posterior. On the host, by NumPy, in float64.
+    """The value of a policy with an interval: its expected return in `num_draws` draws of the posterior. Host-side.
 
     Only the pairs that the policy takes are drawn. Rows of a posterior that only samples whole MDPs are drawn by JAX.
 
@@ -403,11 +403,11 @@ def policy_values(
     posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
-    start, given, words = read_start(sizes, initial, space)
+    start, has_initial, words = read_start(sizes, initial, space)
     with jax.enable_x64(True):
-        each = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
+        tables = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
     # Side by side; one that does not depend on the step is repeated where another does.
-    probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in each)))
+    probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in tables)))
     require_end(sizes.ends, objective)
     known = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
     used = used_pairs(probs, sizes.horizon)
@@ -415,7 +415,7 @@ def policy_values(
     jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
     for name, outcome in outcomes.items():
         if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
-            jobs[name] = LearntReward(name, pair_draws(key, limit_draws(outcome, num_draws)[0], used)), objective
+            jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
     behaviours = {
         i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])
@@ -426,7 +426,7 @@ def policy_values(
     bases = late_bases(posterior, probs, objective, start)
     results = {}
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
-        beside = {
+        outcome_values = {
             outcome: OutcomeValue(
                 values[j][:, i],
                 *summarise_draws(values[j][:, i]),
@@ -436,20 +436,20 @@ def policy_values(
             for j, outcome in enumerate(jobs)
             if outcome is not None
         }
-        own = values[0][:, i]
-        which = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
+        values_of_policy = values[0][:, i]
+        log_words = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
         results[name] = PolicyValue(
-            own,
-            *summarise_draws(own),
+            values_of_policy,
+            *summarise_draws(values_of_policy),
             float(gaps[0][:, i].max()),
             start,
-            given,
+            has_initial,
             basis,
             objective,
-            beside,
+            outcome_values,
             words,
-            which,
-            effective_of(posterior, own),
+            log_words,
+            effective_of(posterior, values_of_policy),
         )
     return results
 
@@ -531,8 +531,8 @@ def _values_in_draws(
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
     for first in range(0, num_draws, block):
-        here = slice(first, min(first + block, num_draws))
-        drawn = draws.draw(here.stop - first)
+        block_draws = slice(first, min(first + block, num_draws))
+        drawn = draws.draw(block_draws.stop - first)
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
@@ -542,7 +542,7 @@ def _values_in_draws(
         ]
         for i, policy in enumerate(policies):
             if i in behaviours:
-                policy = behaviours[i].draw(here.stop - first)
+                policy = behaviours[i].draw(block_draws.stop - first)
                 if isinstance(objective, Episodic) and policy.ndim == 3:
                     policy = policy[:, None].repeat(objective.horizon, axis=1)
             pairs = None if taken is None else taken[i].weighted(policy)
@@ -555,11 +555,11 @@ def _values_in_draws(
                 else:
                     assert pairs is not None and chains is not None
                     answer = proven(chains if paid is None else pairs.with_reward(chains, paid), summed)
-                values[j][here, i] = answer.at_start(summed, start)
-                gaps[j][here, i] = answer.gap
+                values[j][block_draws, i] = answer.at_start(summed, start)
+                gaps[j][block_draws, i] = answer.gap
         for j, (outcome, (_, summed)) in enumerate(jobs.items()):
-            what = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
-            require_usable(values[j][here], gaps[j][here], excess, what, summed, first)
+            titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
+            require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
     return values, gaps
 
 

@@ -95,7 +95,7 @@ def split_return_variance(
     initial: InitialLike | None = None,
     num_draws: int = 2000,
 ) -> ReturnSplit:
-    """The variance of the return of `policy`, split into what the posterior leaves open and chance.
+    """The variance of the return of `policy`, split in two: what is not known of the MDP, and luck.
 
     Exact but for the Monte Carlo error, which is stated, on cycles and with shared rows too; the chance of the first
     state and the noise of rewards are in the aleatoric part. Host-side: compiles itself, works in float64.
@@ -129,13 +129,13 @@ def split_return_variance(
     check_objective(objective)
     _require_noise(posterior)
     with jax.enable_x64(True):
-        wide, aim = to_float64(posterior), to_float64(objective)
+        posterior64, objective64 = to_float64(posterior), to_float64(objective)
         keys = jax.random.split(key, num_draws)
         sizes = Sizes.of(posterior.space)
         start = read_start(sizes, initial, posterior.space)
         probs = read_action_probs("policy", policy, sizes, objective, posterior.space)
-        chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], wide))
-        answers = over_chunks(lambda chunk: _split_draws(chunk, wide, probs, aim, start.probs), chunks)
+        chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], posterior64))
+        answers = over_chunks(lambda chunk: _split_draws(chunk, posterior64, probs, objective64, start.probs), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
     require_usable(values[:, None], gaps[:, None], excess, ["policy"], objective)
     return _summarise(values, chance, float(gaps.max()), start, objective)

@@ -97,17 +97,17 @@ class Unvisited(eqx.Module):
             """Names, time and prior weight of pairs, most used first."""
             index = np.argwhere(chosen & (time > 0))
             index = index[np.argsort(-time[tuple(index.T)], kind="stable")]
-            where = tuple(index.T)
+            pair_index = tuple(index.T)
             return (
                 tuple(tuple(axis[i] for axis, i in zip(names, x, strict=True)) for x in index),
-                time[where],
-                weight[where],
+                time[pair_index],
+                weight[pair_index],
             )
 
         pairs, share, pair_weight = used(missing & empty)
-        other = (*range(visits.ndim - 2), -1)
-        states = np.flatnonzero((visits.sum(other) <= 0) & (unknown & empty).any(other))
-        state_time = time.sum(other)
+        state_axes = (*range(visits.ndim - 2), -1)
+        states = np.flatnonzero((visits.sum(state_axes) <= 0) & (unknown & empty).any(state_axes))
+        state_time = time.sum(state_axes)
         states = states[np.argsort(-state_time[states], kind="stable")]
         names_of_states = tuple(names[-2][s] for s in states)
         return cls(pairs, share, names_of_states, state_time[states], pair_weight, *used(missing & ~empty))
@@ -122,15 +122,15 @@ class Unvisited(eqx.Module):
         parts = []
         if self.pairs:
             weight = describe_weight(self.weight)
-            under = f", under a prior that weighs {weight} each" if weight else ""
+            prior_words = f", under a prior that weighs {weight} each" if weight else ""
             parts.append(
-                f"{self.total:.2g} of its time in pairs never tried{under}: {_described(self.pairs, self.share)}"
+                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_described(self.pairs, self.share)}"
             )
         if self.by_prior:
             share, weight = float(self.by_prior_share.sum()), describe_weight(self.by_prior_weight)
-            of = f" (weight of {weight})" if weight else ""
+            weight_words = f" (weight of {weight})" if weight else ""
             pairs = _described(self.by_prior, self.by_prior_share)
-            parts.append(f"{share:.2g} of its time in pairs known by the prior alone{of}: {pairs}")
+            parts.append(f"{share:.2g} of its time in pairs known by the prior alone{weight_words}: {pairs}")
         if self.states:
             states = describe_pairs([str(s) for s in self.states], self.state_share)
             parts.append(f"states never visited: {states}")
@@ -234,8 +234,8 @@ def _most(
 ) -> tuple[tuple[Pair, float], ...]:
     """The pairs with the largest positive parts, with their names; times `sign`."""
     order = np.argsort(-part, axis=None, kind="stable")[:SHOWN]
-    where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
-    return tuple((tuple(axis[i] for axis, i in zip(names, x, strict=True)), float(sign * part[x])) for x in where)
+    largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+    return tuple((tuple(axis[i] for axis, i in zip(names, x, strict=True)), float(sign * part[x])) for x in largest)
 
 
 PRIOR_SHARE = 0.1
@@ -327,8 +327,8 @@ class ValueBasis(eqx.Module):
         if self.borrowed is not None:
             share += f", borrowed from other pairs at most {self.borrowed:.2g}"
         if self.rewards is None:
-            of = "it" if self.prior_share is None else "the rewards"
-            share += f"; what the prior weighs in {of} is not known"
+            subject = "it" if self.prior_share is None else "the rewards"
+            share += f"; what the prior weighs in {subject} is not known"
         elif str(self.rewards):
             share += f"; {self.rewards}"
         return f"{amount(self.transitions, 3)} transitions behind it (effective number){share}"
@@ -371,7 +371,7 @@ def value_bases(
         mdp = posterior.mean_mdp()
         pairs = _pairs_of(posterior, mdp)
     times, best = _in_mean(mdp, np.asarray(policies, np.float64), objective, start)
-    return [_basis(pairs, time, own) for time, own in zip(times, best, strict=True)]
+    return [_basis(pairs, time, is_best) for time, is_best in zip(times, best, strict=True)]
 
 
 _last: dict[int, _Pairs] = {}
@@ -409,8 +409,8 @@ def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
     reward = reward_weights(posterior, np.asarray(mdp.reward, np.float64))
-    untried, wide = untried_rewards(posterior), wide_law(posterior)
-    return _Pairs(visits, unknown, names, share, borrowed, weight, untried, wide, reward)
+    untried, wide_row_law = untried_rewards(posterior), wide_law(posterior)
+    return _Pairs(visits, unknown, names, share, borrowed, weight, untried, wide_row_law, reward)
 
 
 def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> ValueBasis:
@@ -424,15 +424,15 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
-    total = other = informative = None
+    total = borrowed_share = informative = None
     weakest: tuple[tuple[Pair, float], ...] = ()
     if share is not None:
-        other = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
+        borrowed_share = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
         part = time * np.where(unknown, share, 0.0)
         order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
-        where = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
+        largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
         weakest = tuple(
-            (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in where
+            (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in largest
         )
         known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
         informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
@@ -443,7 +443,7 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
         weakest,
         transitions,
         own,
-        other,
+        borrowed_share,
         informative,
         untried,
         untried_share,

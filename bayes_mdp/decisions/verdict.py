@@ -79,7 +79,7 @@ def verdict_on(
         chosen_by: what chose the policies.
         most_prior: share of the prior in rows or rewards above which there is no verdict.
     """
-    found: list[tuple[str, str]] = []
+    findings: list[tuple[str, str]] = []
     for name, value in values.items():
         basis = value.basis
         if basis is not None and basis.prior_share is not None and basis.prior_share > most_prior:
@@ -89,7 +89,7 @@ def verdict_on(
                 if basis.informative
                 else "a prior that is known to fit"
             )
-            found.append(
+            findings.append(
                 (
                     f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {most_prior:g}"
                     f"{kind}",
@@ -98,20 +98,20 @@ def verdict_on(
             )
         if basis is not None and basis.rewards is not None and basis.rewards.share > most_prior:
             share, weakest = basis.rewards.share, describe_parts(basis.rewards.weakest)
-            found.append(
+            findings.append(
                 (
                     f"{name}: the prior's share of its rewards is {share:.2g}, above {most_prior:g}",
                     f"rewards of {weakest}, or a prior that is known to fit",
                 )
             )
         if basis is not None and basis.untried is not None and basis.untried_share > LEAST_UNTRIED:
-            found.append(
+            findings.append(
                 (f"{name}: {basis.untried_share:.2g} of its time in {basis.untried}", f"data of them; or {REMEDY}")
             )
         if value_range is not None:
-            found += _outside(name, value, value_range)
+            findings += _outside(name, value, value_range)
         if basis is not None and basis.own_optimum and not chosen_by:
-            found.append(
+            findings.append(
                 (
                     f"{name}: it is the optimum of this posterior's own mean: if the same data chose it, they cannot "
                     "judge it",
@@ -123,9 +123,9 @@ def verdict_on(
     for name, value in values.items():
         pull = None if name == best else pull_of(best, values[best], name, value)
         if pull is not None:
-            found.append(pull)
+            findings.append(pull)
     finding = _finding(values, value_range, chosen_by)
-    return Verdict(tuple(reason for reason, _ in found), tuple(cure for _, cure in found), finding)
+    return Verdict(tuple(reason for reason, _ in findings), tuple(cure for _, cure in findings), finding)
 
 
 def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chosen_by: ChosenBy) -> str:
@@ -134,8 +134,8 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
     probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
     best = max(names, key=lambda name: values[name].mean)
     bases = [value.basis for value in values.values() if value.basis is not None]
-    given = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
-    source = f"in {len(values[best].draws)} draws of the posterior{given}"
+    data_words = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
+    source = f"in {len(values[best].draws)} draws of the posterior{data_words}"
     source += ", which did not choose the policies" if chosen_by == "other data" else ""
     if len(names) > 1 and all(np.array_equal(values[name].draws, values[best].draws) for name in names):
         parts = [f"all {len(names)} policies are worth the same {source}"]
@@ -153,8 +153,8 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
     paid = [basis.rewards for basis in bases if basis.rewards is not None]
     if shares and len(paid) < len(names):
         parts.append("what it weighs in the rewards is not known")
-    elif any(each.share for each in paid):
-        parts.append(f"that of the rewards is at most {max(each.share for each in paid):.2g}")
+    elif any(of_reward.share for of_reward in paid):
+        parts.append(f"that of the rewards is at most {max(of_reward.share for of_reward in paid):.2g}")
         if len(names) > 1:
             rival = max((name for name in names if name != best), key=lambda name: values[name].mean)
             pull = _pull(values[best]) - _pull(values[rival])
@@ -217,15 +217,15 @@ def _signed(number: float) -> str:
 def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:
     low, high = (float(x) for x in value_range)
     slack = _ROUNDING * max(abs(low), abs(high), 1.0) + value.gap
-    least, most = float(value.draws.min()), float(value.draws.max())
-    if least >= low - slack and most <= high + slack:
+    least, greatest = float(value.draws.min()), float(value.draws.max())
+    if least >= low - slack and greatest <= high + slack:
         return []
     # The reward law may be the cause, and another one be ready.
-    wide = None if value.basis is None else value.basis.wide_law
-    keeps = wide or "a prior that keeps to the range: known rewards, a known support, an end that is certain"
+    wide_law = None if value.basis is None else value.basis.wide_law
+    keeps = wide_law or "a prior that keeps to the range: known rewards, a known support, an end that is certain"
     return [
         (
-            f"{name}: its values go from {amount(least)} to {amount(most)}, outside the stated range "
+            f"{name}: its values go from {amount(least)} to {amount(greatest)}, outside the stated range "
             f"{amount(low, 6)} to {amount(high, 6)}",
             keeps,
         )

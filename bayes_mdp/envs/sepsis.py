@@ -62,8 +62,8 @@ def find_assets() -> Path:
     Raises:
         ImportError: it is not installed.
     """
-    found = find_spec(PACKAGE)  # of a name without dots: nothing is imported
-    folders = [] if found is None else list(found.submodule_search_locations or ())
+    spec = find_spec(PACKAGE)  # of a name without dots: nothing is imported
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
     if not folders:
         raise ImportError(f"icu_sepsis needs the files of the package icu-sepsis: {install('health')}")
     return Path(folders[0]) / ASSETS
@@ -111,18 +111,18 @@ def _arrays(path: Path) -> list[np.ndarray]:
     try:
         # Opened here: numpy would leave a broken file open.
         with path.open("rb") as opened, np.load(opened) as file:
-            found: dict[str, Any] = {name: file[name] for name in ("tx_mat", "d_0", "expert_policy") if name in file}
+            stored: dict[str, Any] = {name: file[name] for name in ("tx_mat", "d_0", "expert_policy") if name in file}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, BadZipFile) as error:
         raise ValueError(
             f"{path.name} of {PACKAGE} cannot be read, expected arrays of numpy: {install('health')}"
         ) from error
     arrays = []
     for name in ("tx_mat", "d_0", "expert_policy"):
-        if name not in found:
+        if name not in stored:
             raise ValueError(f"{path.name} of {PACKAGE} has no array {name!r}, expected one: {install('health')}")
-        if found[name].dtype.kind not in "biuf":
-            raise ValueError(f"{name} of {path.name} has dtype {found[name].dtype}, expected real numbers")
-        arrays.append(found[name].astype(np.float64, copy=False))
+        if stored[name].dtype.kind not in "biuf":
+            raise ValueError(f"{name} of {path.name} has dtype {stored[name].dtype}, expected real numbers")
+        arrays.append(stored[name].astype(np.float64, copy=False))
     return arrays
 
 
@@ -195,7 +195,7 @@ def simulate_episodes(
     outcomes = Inversion(np.concatenate([rows, ends[taken][:, None]], -1))  # the last one is the end
     listed = np.asarray(mdp.successor)[taken] if isinstance(mdp, SparseMDP) else None
     reward = np.asarray(mdp.reward, np.float64)
-    over = np.all((ends >= 1.0) | ~taken, -1)
+    absorbed = np.all((ends >= 1.0) | ~taken, -1)
     actions, first = Inversion(policy), Inversion(np.asarray(mdp.initial, np.float64)[None])
     episode = np.arange(num_episodes)
     state, step, parts = first.draw(rng, np.zeros(num_episodes, int)), 0, []
@@ -206,7 +206,7 @@ def simulate_episodes(
         ended = place == rows.shape[-1]
         after = place if listed is None else listed[pair, np.minimum(place, rows.shape[-1] - 1)]
         after = np.where(ended, state, after)
-        cut = ~ended & ~over[after] & (step + 1 >= max_steps)
+        cut = ~ended & ~absorbed[after] & (step + 1 >= max_steps)
         parts.append((episode, state, action, after, ended, cut, np.full(len(episode), step)))
         goes_on = ~(ended | cut)
         episode, state, step = episode[goes_on], after[goes_on], step + 1

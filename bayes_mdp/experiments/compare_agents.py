@@ -334,7 +334,7 @@ def compare(
     executor: ExecutorLike = None,
     options: RunOptions = RunOptions(),
 ) -> "xr.Dataset":
-    """Run every agent on every problem, and rank the agents by normalised scores. Host side.
+    """Which agent explores faster: every agent on every problem, ranked by normalised scores. Host-side.
 
     Not to be confused with `compare_policies`, which evaluates policies under a posterior.
 

@@ -86,7 +86,7 @@ def to_dataset(
 
 
 def save_result(result: "xr.Dataset", path: str | Path) -> None:
-    """Write NetCDF to `path` with a checksum at its end, beside and then renamed: never half a file under `path`.
+    """Write a result of `run` or `compare` to `path`, as NetCDF with a checksum; never half a file.
 
     Args:
         result: of `run`, `compare`, `sweep`, `train` or another function that returns a dataset.

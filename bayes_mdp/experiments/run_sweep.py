@@ -216,8 +216,8 @@ def sweep(
     if path is not None:
         check_folder(path)
     # What describes the runs is the same whichever of the two records was given.
-    each = replace(chosen.of_each_run, regret=None)
-    settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, each)
+    run_options = replace(chosen.of_each_run, regret=None)
+    settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, run_options)
     # All that can be refused without the folder is refused before there is one.
     cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
     names = [cell.file_name(number) for number, cell in enumerate(cells)]

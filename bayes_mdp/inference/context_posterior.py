@@ -158,18 +158,18 @@ class ContextPosterior:
             if not -len(self.contexts) <= context < len(self.contexts):
                 raise ValueError(f"context is {context}, expected a number below {len(self.contexts)}")
             return self._of(int(context) % len(self.contexts))
-        other = self.contexts.read(context)
+        asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
-            known = self._place(other)
-            return self._moved(other).at(0) if known is None else self._of(known)
-        return self._moved(other)
+            known = self._place(asked_contexts)
+            return self._moved(asked_contexts).at(0) if known is None else self._of(known)
+        return self._moved(asked_contexts)
 
     def _place(self, other: Contexts) -> int | None:
         """The context of this pattern; None: it is new."""
-        same = np.ones(len(self.contexts), bool)
+        equal = np.ones(len(self.contexts), bool)
         for column, new in zip(self.contexts.columns, other.columns, strict=True):
-            same &= column.values == new.values[0]
-        return int(same.argmax()) if same.any() else None
+            equal &= column.values == new.values[0]
+        return int(equal.argmax()) if equal.any() else None
 
     def _moved(self, contexts: Contexts) -> "ContextPosterior":
         space = self.space.with_contexts(contexts)
@@ -296,8 +296,8 @@ class ContextPosterior:
         """
         fits = [law for law in self.laws if name in (None, law.name)]
         if len(fits) != 1:
-            there = ", ".join(repr(law.name) for law in self.laws) or "none"
-            raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {there}")
+            names = ", ".join(repr(law.name) for law in self.laws) or "none"
+            raise ValueError(f"name is {name!r}, expected one of the row laws of the program: {names}")
         return fits[0]
 
     __str__ = as_text
@@ -326,7 +326,9 @@ def describe_law(law: RowLaw) -> list[str]:
         law: its record.
     """
     free = [name for name in ("state", "action") if name not in law.by]
-    named = [name for name in dict.fromkeys(each.split(" | ")[0] for each in law.design.names) if name != "constant"]
+    named = [
+        name for name in dict.fromkeys(column.split(" | ")[0] for column in law.design.names) if name != "constant"
+    ]
     lines = [f"{law.kind}, {law.fixed}: with a prior the rows depend on it"]
     if "state" in free and named:
         lines.append(f"{', '.join(named)}: one coefficient for all states")
@@ -362,7 +364,7 @@ def in_contexts(
     counts = None if about is None or log is None else space_counts(log, about, space)
     if closed_form_of(prior) is not None and method in ("auto", "exact"):
         return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
-    wide, program = space.side_by_side, side_by_side(prior, space)
+    joint_space, program = space.side_by_side, side_by_side(prior, space)
     moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
     laws = laws_of(prior, space)
     if isinstance(method, Gibbs) or method == "gibbs":
@@ -372,12 +374,12 @@ def in_contexts(
         return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
-        made, sites = about_mode(key, program, wide, moved, options.num_samples, laws)
+        made, sites = about_mode(key, program, joint_space, moved, options.num_samples, laws)
         answer = ContextPosterior(
             space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
         )
         return _warned(answer)
-    base = infer(key, program, moved, space=wide, method=method)
+    base = infer(key, program, moved, space=joint_space, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
         sites = base.site_draws
@@ -437,9 +439,9 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
     if data is None:
         return None
     if not isinstance(data, Log) or data.covariates is None:
-        what = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
+        data_words = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
         raise TypeError(
-            f"data is {what}, and space has contexts, expected a log that was read with the same covariates= "
+            f"data is {data_words}, and space has contexts, expected a log that was read with the same covariates= "
             f"{see('how-to/covariates')}"
         )
     if data.outcomes:
@@ -473,8 +475,8 @@ def space_counts(log: Log, about: LoggedContexts, space: ContextSpace) -> Float[
         about: its contexts.
         space: with these contexts.
     """
-    wide = space.side_by_side
-    counted = Counts.of(about.moved(log.transitions, space.n_states), wide)
+    joint_space = space.side_by_side
+    counted = Counts.of(about.moved(log.transitions, space.n_states), joint_space)
     return np.asarray(counted.transitions, np.float64).reshape(space.n_contexts, *space.shape, -1)
 
 
@@ -582,7 +584,7 @@ def tables_of(program: Prior, space: ContextSpace, sites: Mapping[str, AnyArray]
         for first in range(0, number, size):
             block = {name: jnp.asarray(np.asarray(x)[first : first + size]) for name, x in sites.items()}
             parts.append(jax.tree.map(np.asarray, jax.vmap(one)(block)))
-    rows, reward = (np.concatenate(each).astype(np.float64) for each in zip(*parts, strict=True))
+    rows, reward = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
     return Tables(rows, reward)
 
 
@@ -602,8 +604,8 @@ def outcome_rewards(
         return table.mean if table.by_outcome else jnp.zeros(())
 
     with jax.enable_x64(True):
-        some = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
-        mean = np.asarray(jax.vmap(one)(some)).mean(0)
+        first_draws = {name: jnp.asarray(np.asarray(x)[:MEAN_DRAWS]) for name, x in sites.items()}
+        mean = np.asarray(jax.vmap(one)(first_draws)).mean(0)
     return mean if mean.ndim else None
 
 
@@ -635,9 +637,9 @@ def laws_of(prior: Prior, space: ContextSpace) -> tuple[RowLaw, ...]:
 
 def _only_law(laws: tuple[RowLaw, ...]) -> RowLaw:
     if len(laws) != 1 or laws[0].kind != "stick":
-        there = ", ".join(law.kind for law in laws) or "none"
+        kinds = ", ".join(law.kind for law in laws) or "none"
         raise ValueError(
-            f"method is 'gibbs', and the row laws of the program are: {there}, expected stick_rows alone, whose "
+            f"method is 'gibbs', and the row laws of the program are: {kinds}, expected stick_rows alone, whose "
             "posterior Polya-Gamma variables draw; a softmax (logit_rows) is another model: method='nuts'"
         )
     return laws[0]
@@ -656,14 +658,14 @@ def _refuse_more_than_sticks(prior: Prior, space: ContextSpace) -> None:
 
         jax.eval_shape(run)
         spec, trace = seen[0]
-        same = len(met) == 1 and met[0].rows is spec.transition_probs
+        sticks_alone = len(met) == 1 and met[0].rows is spec.transition_probs
         allowed = set(met[0].sites) if met else set()
     extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
-    if not same:
+    if not sticks_alone:
         raise ValueError("method is 'gibbs', and the program changes the rows of stick_rows, expected them as they are")
     if extra or isinstance(spec.reward, dist.Distribution):
-        what = f"site {extra[0]!r}" if extra else "unknown rewards"
-        raise ValueError(f"method is 'gibbs', and the program has {what} too, expected stick_rows and known rewards")
+        unknown = f"site {extra[0]!r}" if extra else "unknown rewards"
+        raise ValueError(f"method is 'gibbs', and the program has {unknown} too, expected stick_rows and known rewards")
 
 
 def about_mode(
@@ -739,8 +741,8 @@ def _runs_away(error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) 
     moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
     name = max(moved, key=lambda each: moved[each].max())
     law = next((law for law in laws if law.sites[0] == name), None)
-    where = f"site {name!r}"
+    site_words = f"site {name!r}"
     if law is not None:
         column, outcome = np.unravel_index(moved[name].argmax(), moved[name].shape)
-        where = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
-    return f"{text}, in {where}: an outcome that this column separates needs a proper prior (Normal(0, 2.5))"
+        site_words = f"the coefficient of {law.design.names[column]!r} for outcome {law.outcomes[outcome]!r}"
+    return f"{text}, in {site_words}: an outcome that this column separates needs a proper prior (Normal(0, 2.5))"

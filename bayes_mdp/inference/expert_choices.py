@@ -42,7 +42,7 @@ FLOPS = 1e9
 
 @dataclass(frozen=True)
 class Softmax:
-    """The choices of the log are near-optimal: softmax(rationality q*) of the true MDP (`infer(..., choices=)`).
+    """For `infer(..., choices=)`: who acted in the log knew the MDP, and chose by softmax(rationality q*).
 
     Args:
         objective: what whoever chose was after: Discounted, Episodic or FirstExit.
@@ -170,9 +170,9 @@ def hours_of(objective: Objective, space: StateActionSpace, method: str | Method
     del objective  # some iterations of policy iteration, whatever it is
     size = space.n_states
     # A plan and its derivative: five systems of S equations and as many passes over the rows, and overhead.
-    each = (5 * (size**3 + 4 * size**2 * space.n_actions)) / FLOPS + 2e-5
+    seconds_a_step = (5 * (size**3 + 4 * size**2 * space.n_actions)) / FLOPS + 2e-5
     if isinstance(method, NUTS):
         steps = LEAPFROGS * method.num_chains * (method.num_warmup + method.num_samples)
     else:
         steps = method.num_steps if isinstance(method, SVI) else 5_000
-    return each * steps / 3600
+    return seconds_a_step * steps / 3600

@@ -181,16 +181,16 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
 def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     """Of all contexts side by side; of a ready prior, of one context."""
     if closed_form_of(prior) is not None:
-        told = explain(prior, space.alone)
-        return replace(told, in_contexts=("rows of each context are a belief of their own, exact",))
+        explanation = explain(prior, space.alone)
+        return replace(explanation, in_contexts=("rows of each context are a belief of their own, exact",))
     laws = laws_of(prior, space)
     lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
     if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
         lines.append("method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit")
     if laws:
         lines.append("method='laplace': weighted draws about the mode; approximate, refused where Pareto k is above .7")
-    told = explain(side_by_side(prior, space), space.side_by_side)
-    return replace(told, in_contexts=tuple(lines))
+    explanation = explain(side_by_side(prior, space), space.side_by_side)
+    return replace(explanation, in_contexts=tuple(lines))
 
 
 def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:

@@ -180,11 +180,11 @@ class Fitted(Module):
         Raises:
             TypeError: one is no posterior of `infer`. ValueError: one is of another space.
         """
-        for name, each in outcomes.items():
-            if not isinstance(each, Fitted):
-                raise TypeError(f"outcomes[{name!r}] is {described(each)}, expected a posterior as infer returns it")
-            if each.space.shape != self.space.shape:
-                raise ValueError(f"outcomes[{name!r}] is of pairs {each.space.shape}, expected {self.space.shape}")
+        for name, outcome in outcomes.items():
+            if not isinstance(outcome, Fitted):
+                raise TypeError(f"outcomes[{name!r}] is {described(outcome)}, expected a posterior as infer returns it")
+            if outcome.space.shape != self.space.shape:
+                raise ValueError(f"outcomes[{name!r}] is of pairs {outcome.space.shape}, expected {self.space.shape}")
         return replace(self, outcomes=dict(outcomes) or None)
 
     def _outcomes_after(
@@ -195,10 +195,12 @@ class Fitted(Module):
             return None
         if not isinstance(data, FoldedLog):
             data = without_rewards(data)
-            return {name: each.update(data, weight, **options) for name, each in self.outcomes.items()}
+            return {name: outcome.update(data, weight, **options) for name, outcome in self.outcomes.items()}
         for name in self.outcomes:
             check_name(f"transitions has no outcome {name!r}; an outcome", name, data.outcomes)
-        return {name: each.update(data.of_outcome(name), weight, **options) for name, each in self.outcomes.items()}
+        return {
+            name: outcome.update(data.of_outcome(name), weight, **options) for name, outcome in self.outcomes.items()
+        }
 
     # Draws of what it believes.
 

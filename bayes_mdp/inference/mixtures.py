@@ -43,7 +43,7 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
-from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, pair_draws_of_samples
+from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, key_of_outcome, pair_draws_of_samples, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import (
     MDP,
@@ -64,6 +64,7 @@ from bayes_mdp.models.sufficient_statistics import RewardSums
 from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, concrete_in_numpy, in_numpy, pick, xp
 from bayes_mdp.numerics.products import tensordot
+from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealScalar
 from bayes_mdp.utils.validation import as_real, check_bool, check_shape, check_type, is_concrete, require
 
@@ -162,6 +163,31 @@ class MixturePosterior(Fitted):
             needed: which pairs.
         """
         return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
+
+    def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).
+
+        Args:
+            key: of the rows.
+            name: of the outcome, which seeds the rewards.
+            needed: which pairs.
+        """
+        reward_key = key_of_outcome(key, name)
+        # Where the rows say nothing of the component, that of the outcome is another one than that of the reward.
+        apart = None if self.rows_vary else self.component_priors(reward_key)
+        return conjugate_pair_draws(
+            key,
+            self.component(0),
+            needed,
+            self.component_priors(key),
+            reward_key=reward_key,
+            reward_components=apart,
+        )
+
+    @property
+    @abc.abstractmethod
+    def rows_vary(self) -> bool:
+        """Whether the priors of the rows differ from component to component. Host side."""
 
     @abc.abstractmethod
     def component_priors(self, key: PRNGKeyArray) -> Components:
@@ -487,6 +513,30 @@ class Mixture(MixturePosterior):
             super().pair_draws(key, needed) if self._share_all_but_priors else pair_draws_of_samples(key, self, needed)
         )
 
+    def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).
+
+        Args:
+            key: of the rows.
+            name: of the outcome, which seeds the rewards.
+            needed: which pairs.
+
+        Raises:
+            ValueError: components that differ in more than their priors, which are drawn whole.
+        """
+        if not self._share_all_but_priors:
+            raise ValueError(
+                f"outcome {name!r}: the components of the posterior that learnt it differ in more than their priors "
+                "and are drawn whole, expected one prior of rows and rewards, or known numbers (Outcome) "
+                + see("how-to/budgets")
+            )
+        return super().outcome_draws(key, name, needed)
+
+    @property
+    def rows_vary(self) -> bool:
+        """Whether the priors of the rows differ from component to component. Host side."""
+        return varies(np.asarray(self.components.transition_probs.prior))
+
     @property
     def _share_all_but_priors(self) -> bool:
         """Whether components have the same data, tables and known numbers."""
@@ -653,7 +703,7 @@ class Mixture(MixturePosterior):
         after = self._with_components(components, log_weights)
         if self.outcomes is None:
             return after
-        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
+        return replace(after, outcomes={name: outcome.discount_data(factor) for name, outcome in self.outcomes.items()})
 
     def with_sources(self, sources: Digests) -> "Mixture":
         """The same belief, which remembers the logs that it has learnt from.

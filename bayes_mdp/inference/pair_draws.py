@@ -6,6 +6,7 @@ anything else whole MDPs are drawn by JAX.
 """
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -151,6 +152,15 @@ class CanDrawPairs(Protocol):
 
 
 @runtime_checkable
+class CanDrawOutcome(Protocol):
+    """Draws an outcome that was learnt beside the reward of another posterior, in the draws of that one's rows."""
+
+    def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """The rows of `pair_draws` under the same key, and rewards of random numbers that the name seeds."""
+        ...
+
+
+@runtime_checkable
 class HoldsDraws(Protocol):
     """A belief that is a fixed number of draws: each is used once, as none can be drawn anew."""
 
@@ -218,6 +228,16 @@ def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray,
     if isinstance(posterior, CanDrawPairs):
         return posterior.pair_draws(key, needed)
     return pair_draws_of_samples(key, posterior, needed)
+
+
+def varies(values: Float[np.ndarray, "K *axes"]) -> bool:
+    """Whether the first axis makes a difference."""
+    return not bool((values == values[:1]).all())
+
+
+def key_of_outcome(key: PRNGKeyArray, name: str) -> PRNGKeyArray:
+    """The key of the rewards of an outcome: given the rows it is independent of the reward, and of other outcomes."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
 def pair_draws_of_samples(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

@@ -89,13 +89,13 @@ def stick_draws(
     """
     base = None if law.prior is None else unwrap(law.prior)
     if not isinstance(base, dist.Normal) or law.prior is None:
-        what = "shrink=" if law.prior is None else f"coefficients of {type(base).__name__}"
-        raise ValueError(f"method is 'gibbs', and stick_rows has {what}, expected dist.Normal, or method='nuts'")
+        prior_words = "shrink=" if law.prior is None else f"coefficients of {type(base).__name__}"
+        raise ValueError(f"method is 'gibbs', and stick_rows has {prior_words}, expected dist.Normal, or method='nuts'")
     size, number = law.prior.batch_shape
     mean, scale = (np.broadcast_to(np.asarray(x, np.float64), (size, number)) for x in (base.loc, base.scale))
     if counts is not None and (counts != np.floor(counts)).any():
         raise ValueError("method is 'gibbs', and the counts of the log are no whole numbers, expected method='nuts'")
-    generators = [host_generator(each) for each in jax.random.split(key, options.num_chains)]
+    generators = [host_generator(chain_key) for chain_key in jax.random.split(key, options.num_chains)]
     chains = [
         [_chain(rng, _stick(law, counts, j, mean[:, j], scale[:, j] ** -2.0), options) for j in range(number)]
         for rng in generators
@@ -138,7 +138,7 @@ def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.
     """One chain of one stick: coefficients [N p]; with groups the scales [N] and unit intercepts [N G]."""
     size, groups = len(stick.mean), stick.num_groups
     total = size + groups
-    kept = np.empty((options.num_samples, total)), np.empty(options.num_samples)
+    trace = np.empty((options.num_samples, total)), np.empty(options.num_samples)
     tau, b = 1.0, np.zeros(total)
     mean = np.concatenate([stick.mean, np.zeros(groups)])
     # X' (y - n / 2): what does not depend on omega.
@@ -154,10 +154,10 @@ def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.
         if groups:
             tau = _draw_scale(rng, tau, float((b[size:] ** 2).sum()), groups)
         if sweep >= 0:
-            kept[0][sweep], kept[1][sweep] = b, tau
+            trace[0][sweep], trace[1][sweep] = b, tau
     if not groups:
-        return (kept[0],)
-    return kept[0][:, :size], kept[1], kept[0][:, size:] / kept[1][:, None]
+        return (trace[0],)
+    return trace[0][:, :size], trace[1], trace[0][:, size:] / trace[1][:, None]
 
 
 def _draw_scale(rng: np.random.Generator, tau: float, squares: float, number: int) -> float:

@@ -160,7 +160,7 @@ def check_can_be_summarised(posterior: object) -> None:
 
 
 def table(posterior: Summarised) -> "pd.DataFrame":
-    """Every legal pair, the most uncertain first.
+    """The posterior as a DataFrame: a row for every legal state and action, the most uncertain first.
 
     Columns: (step,) state, action (names); `visits`, observed transitions; `reward_mean`, `reward_sd` of the expected
     reward (units of the reward, sd epistemic); `likeliest`, the name of the most probable outcome (None where several

@@ -88,7 +88,7 @@ def policy_array(
     if isinstance(policy, Mapping):
         probs = _table("policy", policy, states, actions, legal, optional)
     else:
-        steps = [_table(f"policy[{h}]", each, states, actions, legal, optional) for h, each in enumerate(policy)]
+        steps = [_table(f"policy[{h}]", table, states, actions, legal, optional) for h, table in enumerate(policy)]
         probs = np.stack(steps)
     return probs.argmax(-1) if (probs.max(-1) == 1.0).all() else probs
 
@@ -116,20 +116,20 @@ def _table(
     for s, state in enumerate(states):
         if state not in policy:
             continue
-        where, given = f"{name}[{state!r}]", policy[state]
-        if isinstance(given, Mapping):
-            probs[s], verb = _chances(where, given, places, "action", actions), "has"
-        elif _hashable(given):
-            if given not in places:
-                raise ValueError(f"{where} is {_unknown('action', given, actions)}")
-            probs[s], verb = np.eye(len(actions))[places[given]], "is"
+        place, entry = f"{name}[{state!r}]", policy[state]
+        if isinstance(entry, Mapping):
+            probs[s], verb = _chances(place, entry, places, "action", actions), "has"
+        elif _hashable(entry):
+            if entry not in places:
+                raise ValueError(f"{place} is {_unknown('action', entry, actions)}")
+            probs[s], verb = np.eye(len(actions))[places[entry]], "is"
         else:
-            raise TypeError(f"{where} is {described(given)}, expected an action or a mapping action -> probability")
+            raise TypeError(f"{place} is {described(entry)}, expected an action or a mapping action -> probability")
         illegal = first_index((probs[s] > 0) & ~legal[s])
         if illegal is not None:
             allowed = label_list([action for action, can in zip(actions, legal[s], strict=True) if can])
             taken = actions[illegal[0]]
-            raise ValueError(f"{where} {verb} {taken!r}, expected an action that is legal in this state: {allowed}")
+            raise ValueError(f"{place} {verb} {taken!r}, expected an action that is legal in this state: {allowed}")
     return probs
 
 
@@ -157,8 +157,8 @@ def policy_labels(policy: object, states: Names, actions: Names) -> PolicyNames:
         check_probability_rows("policy", array)
         probs = array
     else:
-        there = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
-        raise TypeError(f"policy {there}, expected {expected}")
+        fault = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
+        raise TypeError(f"policy {fault}, expected {expected}")
     tables = [_labelled(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
     return tables[0] if probs.ndim == 2 else tables
 
@@ -172,11 +172,11 @@ def _check_size(name: str, array: np.ndarray, size: tuple[int, ...], axes: str) 
 
 
 def _labelled(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) -> dict[Hashable, Any]:
-    found: dict[Hashable, Any] = {}
+    labelled: dict[Hashable, Any] = {}
     for state, row in zip(states, probs, strict=True):
         taken = {action: float(chance) for action, chance in zip(actions, row, strict=True) if chance > 0}
-        found[state] = next(iter(taken)) if row.max() == 1.0 and len(taken) == 1 else taken
-    return found
+        labelled[state] = next(iter(taken)) if row.max() == 1.0 and len(taken) == 1 else taken
+    return labelled
 
 
 def initial_array(initial: object, states: Names) -> Float[np.ndarray, " S"]:
@@ -260,8 +260,8 @@ _LONGEST = 1000
 
 def natural_order(labels: Iterable[Hashable]) -> tuple[Hashable, ...]:
     """Labels in order: numbers by size, text with its digits as numbers, tuples by entry, the rest by its text."""
-    found: list[Any] = list(labels)
-    return tuple(sorted(found) if all(type(label) is int for label in found) else sorted(found, key=_key))
+    listed: list[Any] = list(labels)
+    return tuple(sorted(listed) if all(type(label) is int for label in listed) else sorted(listed, key=_key))
 
 
 def _key(label: Hashable) -> tuple[Any, ...]:
@@ -305,12 +305,13 @@ def warn_of_similar(
     pairs = list(similar_pairs(counts))
     if not pairs:
         return
-    found = " and ".join(f"{label!r} ({_rows(counts[label])})" for label in pairs[0])
-    more = len(pairs) - 1
-    found += f", and {more} more such {'pairs' if more > 1 else 'pair'}" if more else ""
+    examples = " and ".join(f"{label!r} ({_rows(counts[label])})" for label in pairs[0])
+    remaining = len(pairs) - 1
+    examples += f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else ""
     warn_user(
-        f"{what} has the labels {found}, which may be two spellings of one and are now two {role}s: correct the log, "
-        f"or name all labels if they differ ({role}s=[...]; in the shell --{role}s A,B,C) {see('how-to/read-a-log')}"
+        f"{what} has the labels {examples}, which may be two spellings of one and are now two {role}s: correct the "
+        f"log, or name all labels if they differ ({role}s=[...]; in the shell --{role}s A,B,C) "
+        f"{see('how-to/read-a-log')}"
     )
 
 
@@ -327,10 +328,10 @@ def similar_pairs(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for label in rows:
         if any(map(str.isalnum, label)):
             spellings.setdefault(_spelling(label), []).append(label)
-    for same in spellings.values():
-        if len(same) > 1:
-            *rarer, most = sorted(same, key=lambda label: (rows[label], label))
-            yield from ((label, most) for label in rarer)
+    for variants in spellings.values():
+        if len(variants) > 1:
+            *rarer, commonest = sorted(variants, key=lambda label: (rows[label], label))
+            yield from ((label, commonest) for label in rarer)
     yield from _misspelt(rows)
 
 
@@ -338,20 +339,22 @@ def _misspelt(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """By keys: words at one edit from each other share one of what is left of them without one of their letters, or
     one is what is left of the other."""
     words = [label for label in rows if SHORTEST <= len(label) <= LONGEST and label.isalpha()]
-    once = [label for label in words if rows[label] == 1]
-    if not once:
+    rare = [label for label in words if rows[label] == 1]
+    if not rare:
         return
     known: dict[str, list[str]] = {}
     for label in sorted((x for x in words if rows[x] >= COMMON), key=lambda x: -rows[x]):
         for key in _keys(label):
-            some = known.setdefault(key, [])
-            if len(some) < _PER_KEY:  # the commonest ones, so that no key costs more than that
-                some.append(label)
-    for label in once:
-        near = {common for key in _keys(label) for common in known.get(key, ()) if is_one_edit(label, common)}
-        near = {common for common in near if _spelling(common) != _spelling(label)}  # these are pairs already
-        if near:
-            yield label, max(near, key=lambda common: (rows[common], common))
+            bucket = known.setdefault(key, [])
+            if len(bucket) < _PER_KEY:  # the commonest ones, so that no key costs more than that
+                bucket.append(label)
+    for label in rare:
+        candidates = {common for key in _keys(label) for common in known.get(key, ()) if is_one_edit(label, common)}
+        candidates = {
+            common for common in candidates if _spelling(common) != _spelling(label)
+        }  # these are pairs already
+        if candidates:
+            yield label, max(candidates, key=lambda common: (rows[common], common))
 
 
 def is_one_edit(one: str, other: str) -> bool:

@@ -131,8 +131,10 @@ class Contexts:
 
     def __str__(self) -> str:
         """Their number and their covariates."""
-        told = [f"{c.name} ({c.kind}, {'numbers' if c.levels is None else label_list(c.levels)})" for c in self.columns]
-        return f"{len(self)} contexts of {', '.join(told)}"
+        parts = [
+            f"{c.name} ({c.kind}, {'numbers' if c.levels is None else label_list(c.levels)})" for c in self.columns
+        ]
+        return f"{len(self)} contexts of {', '.join(parts)}"
 
     def where(self, pattern: Mapping[str, Hashable]) -> Int[np.ndarray, " n"]:
         """The contexts in which some covariates have given values.
@@ -145,10 +147,10 @@ class Contexts:
         """
         fits = np.ones(len(self), bool)
         for name, value in pattern.items():
-            here = np.array([plain(x) == value for x in self.column(name).labels], bool)
-            if not here.any():
+            matches = np.array([plain(x) == value for x in self.column(name).labels], bool)
+            if not matches.any():
                 raise ValueError(f"{name} is {value!r}, expected one of {label_list(distinct(self[name]))}")
-            fits &= here
+            fits &= matches
         return np.flatnonzero(fits)
 
     def read(self, table: "pd.DataFrame | Mapping[str, Any]") -> "Contexts":
@@ -194,10 +196,10 @@ class Contexts:
         Raises:
             ValueError: a column of the formula that is constant in the log, or a sum of others.
         """
-        kept = self.origin._scales
-        if (formula, layout) not in kept:
-            kept[formula, layout] = scale_of(formula, self.origin.covariates, layout, self.origin.transitions)
-        return kept[formula, layout]
+        cache = self.origin._scales
+        if (formula, layout) not in cache:
+            cache[formula, layout] = scale_of(formula, self.origin.covariates, layout, self.origin.transitions)
+        return cache[formula, layout]
 
     @property
     def covariates(self) -> dict[str, Covariate]:
@@ -457,10 +459,10 @@ class Roles(NamedTuple):
         kinds = self.columns()
         for column in (*kinds, *([] if self.subject is None else [self.subject])):
             if column not in frame.columns:
-                there = [str(x) for x in frame.columns]
+                present = [str(x) for x in frame.columns]
                 raise ValueError(
-                    f"{name} has no column {column!r}, expected one of {', '.join(map(repr, there))}"
-                    + did_you_mean(column, there)
+                    f"{name} has no column {column!r}, expected one of {', '.join(map(repr, present))}"
+                    + did_you_mean(column, present)
                 )
         columns = [_column(column, kind, frame[column].iloc[kept], name, rows=kept) for column, kind in kinds.items()]
         subject = None if self.subject is None else _subjects(frame[self.subject].iloc[kept], name, self.subject, kept)
@@ -501,8 +503,8 @@ def _subjects(cells: Any, name: str, column: str, rows: np.ndarray) -> Int[np.nd
 
 def _refuse_change(column: Column, subject: Int[np.ndarray, " N"], rows: np.ndarray, name: str) -> None:
     """Refuse a covariate that is not fixed for a subject."""
-    _, first, which = np.unique(subject, return_index=True, return_inverse=True)
-    before = first[which.ravel()]
+    _, first, inverse = np.unique(subject, return_index=True, return_inverse=True)
+    before = first[inverse.ravel()]
     changed = first_index(column.values != column.values[before])
     if changed is not None:
         row = changed[0]
@@ -549,23 +551,23 @@ def _column(
         return Column(name, values, None, kind)
     if like is not None and like.levels is None:
         raise TypeError(f"{source}: covariate {name!r} has {described(cells.iloc[0])}, expected numbers, as in the log")
-    given = [plain(x) for x in cells]
+    labels = [plain(x) for x in cells]
     if like is not None:
         levels = like.levels
         assert levels is not None
         number = {level: i for i, level in enumerate(levels)}
-        unknown = next((i for i, label in enumerate(given) if label not in number), None)
+        unknown = next((i for i, label in enumerate(labels) if label not in number), None)
         if unknown is not None:
             raise ValueError(
-                f"{source}, row {place[unknown] + 1}: covariate {name!r} is {given[unknown]!r}, expected a level of "
-                f"the log: {label_list(levels)}{did_you_mean(given[unknown], levels)}"
+                f"{source}, row {place[unknown] + 1}: covariate {name!r} is {labels[unknown]!r}, expected a level of "
+                f"the log: {label_list(levels)}{did_you_mean(labels[unknown], levels)}"
             )
     else:
-        there = set(given)
-        listed = map(plain, cells.cat.categories) if categories else sorted(there, key=_order)
-        levels = tuple(level for level in listed if level in there)
+        distinct = set(labels)
+        listed = map(plain, cells.cat.categories) if categories else sorted(distinct, key=_order)
+        levels = tuple(level for level in listed if level in distinct)
         number = {level: i for i, level in enumerate(levels)}
-    return Column(name, np.array([number[label] for label in given], np.int64), levels, kind)
+    return Column(name, np.array([number[label] for label in labels], np.int64), levels, kind)
 
 
 def plain(value: Any) -> Hashable:

@@ -137,8 +137,8 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
     """
     check_type("terms", terms, str, 'a formula such as "age + frail + action"')
     blocks = (by,) if isinstance(by, str) else tuple(by or ())
-    for each in blocks:
-        if each not in BY:
+    for block in blocks:
+        if block not in BY:
             raise ValueError(f"by is {by!r}, expected 'state', 'action', or a list of them")
     constant, read = True, list[tuple[str, ...]]()
     names = (*known, *BY)
@@ -161,7 +161,7 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
             raise ValueError(
                 f"terms has {term!r} and by is {by!r}, expected it left out: by= gives it its own coefficients"
             )
-        if sorted(factors) in [sorted(other) for other in read]:
+        if sorted(factors) in [sorted(earlier) for earlier in read]:
             raise ValueError(f"terms has {term!r} twice, expected each term once")
         read.append(factors)
     if not constant and not read:
@@ -203,8 +203,8 @@ class Layout(NamedTuple):
         for name in by:
             labels = self.states if name == "state" else self.actions
             shape = (1, -1, 1, 1) if name == "state" else (1, 1, -1, 1)
-            each = [(f"{name}={label}", np.eye(len(labels))[i].reshape(shape)) for i, label in enumerate(labels)]
-            blocks = [(f"{a}, {b}" if a else b, x * y) for a, x in blocks for b, y in each]
+            indicators = [(f"{name}={label}", np.eye(len(labels))[i].reshape(shape)) for i, label in enumerate(labels)]
+            blocks = [(f"{a}, {b}" if a else b, x * y) for a, x in blocks for b, y in indicators]
         return blocks
 
 
@@ -234,7 +234,7 @@ def columns_of(
     blocks = layout.blocks(formula.by)
     if len(blocks) == 1:
         return shared, tuple(names)
-    values = np.concatenate([shared * here for _, here in blocks], -1)
+    values = np.concatenate([shared * indicator for _, indicator in blocks], -1)
     return values, tuple(f"{name}{OF}{block}" for block, _ in blocks for name in names)
 
 
@@ -278,20 +278,22 @@ def scale_of(
     plain = formula._replace(by=())
     total, mean, gram, names = 0.0, np.zeros(0), np.zeros((0, 0)), ()
     for first in range(0, len(weights), BLOCK):
-        here = np.arange(first, min(first + BLOCK, len(weights)))
-        values, names = columns_of(plain, covariates, layout, here)
+        part = np.arange(first, min(first + BLOCK, len(weights)))
+        values, names = columns_of(plain, covariates, layout, part)
         flat = values.reshape(-1, len(names))
-        weight = np.repeat(weights[here], int(np.prod(layout.shape)))
+        weight = np.repeat(weights[part], int(np.prod(layout.shape)))
         if not gram.size:
             mean, gram = np.zeros(len(names)), np.zeros((len(names),) * 2)
         # Moments about the running mean: sums of squares of large numbers would lose the spread.
         share = weight.sum()
         if share <= 0:
             continue
-        at = weight @ flat / share
-        away = flat - at
-        gram += (away * weight[:, None]).T @ away + np.outer(at - mean, at - mean) * total * share / (total + share)
-        mean += (at - mean) * share / (total + share)
+        centre_of_part = weight @ flat / share
+        deviation = flat - centre_of_part
+        gram += (deviation * weight[:, None]).T @ deviation + np.outer(
+            centre_of_part - mean, centre_of_part - mean
+        ) * total * share / (total + share)
+        mean += (centre_of_part - mean) * share / (total + share)
         total += share
     _refuse_dependent(formula, names, gram, mean, total)
     spread = np.sqrt(np.diag(gram) / max(total, 1e-300))

@@ -117,9 +117,9 @@ class DistributionReward(eqx.Module):
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `RewardLaw`)."""
         draws = jnp.asarray(self.law.sample(key), float)
-        where = ((*cell, outcome) if self.by_outcome else cell)[-draws.ndim :] if draws.ndim else ()
+        index = ((*cell, outcome) if self.by_outcome else cell)[-draws.ndim :] if draws.ndim else ()
         # An axis of size 1 broadcasts: the same law at every index.
-        return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, where, strict=True))]
+        return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, index, strict=True))]
 
 
 def is_distribution(law: object) -> TypeGuard[RewardDistribution]:
@@ -157,10 +157,10 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     legal = True if mdp.legal is None else np.asarray(mdp.legal)
     index = first_index(legal & ~(np.abs(mean - reward) <= MEAN_TOLERANCE * size))  # nan is refused too
     if index is not None:
-        found = "no mean" if np.isnan(mean[index]) else f"mean {mean[index]:.6g}"
+        actual = "no mean" if np.isnan(mean[index]) else f"mean {mean[index]:.6g}"
         raise ValueError(
-            f"reward_law has {found} at {list(index)} ({axes}), expected mdp.reward{list(index)}, {reward[index]:.6g}: "
-            "the mean of the rewards, from which optimal values follow"
+            f"reward_law has {actual} at {list(index)} ({axes}), expected mdp.reward{list(index)}, "
+            f"{reward[index]:.6g}: the mean of the rewards, from which optimal values follow"
         )
 
 
@@ -208,12 +208,12 @@ class NormalReward(eqx.Module):
         Args:
             key, cell, outcome: as of `RewardLaw.sample`.
         """
-        where = (*cell, outcome) if self.by_outcome else cell
-        mean = jnp.asarray(self.mean)[where]
+        index = (*cell, outcome) if self.by_outcome else cell
+        mean = jnp.asarray(self.mean)[index]
         if self.scale is None:
             return mean
         scale = jnp.asarray(self.scale)
-        return mean + (scale[where] if scale.ndim else scale) * jax.random.normal(key, dtype=mean.dtype)
+        return mean + (scale[index] if scale.ndim else scale) * jax.random.normal(key, dtype=mean.dtype)
 
 
 def as_reward_law(law: RewardLaw | RewardDistribution) -> RewardLaw:

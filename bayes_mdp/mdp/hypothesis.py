@@ -107,14 +107,14 @@ def _mean_reward(reward: Any, by_outcome: Any, probs: Any, end_probs: Any) -> An
     if reward is not None:
         raise ValueError("reward and reward_by_outcome are both given, expected one of them")
     xp: Any = np if is_concrete(probs, end_probs, by_outcome) else jnp
-    each = xp.asarray(probs, float)
+    next_probs = xp.asarray(probs, float)
     if end_probs is not None:
-        each = xp.concatenate([each, xp.asarray(end_probs, float)[..., None]], -1)
+        next_probs = xp.concatenate([next_probs, xp.asarray(end_probs, float)[..., None]], -1)
     paid = xp.asarray(_dense("reward_by_outcome", by_outcome), float)
     last = "" if end_probs is None else " and, last, the end"
-    check_shape("reward_by_outcome", paid, each.shape, f"as the probabilities of the next states{last}")
+    check_shape("reward_by_outcome", paid, next_probs.shape, f"as the probabilities of the next states{last}")
     # What cannot happen may have any reward, -inf too.
-    return xp.sum(xp.where(each > 0, paid, 0.0) * each, -1)
+    return xp.sum(xp.where(next_probs > 0, paid, 0.0) * next_probs, -1)
 
 
 def _without_illegal(probs: Any, reward: Any, legal: Any, end_probs: Any) -> tuple[Any, Bool[np.ndarray, "..."] | None]:
@@ -365,9 +365,9 @@ class SparseMDP(_Hypothesis):
                 raise ValueError(f"reward_by_outcome has {len(reward_by_outcome)} matrices, expected {n_actions}")
             paid, place = np.zeros(probability.shape), np.maximum(successor, 0)
             for a, matrix in enumerate(reward_by_outcome):
-                each = _csr("reward_by_outcome", matrix)
-                check_shape(f"reward_by_outcome[{a}]", each, (size, size), "state, next state")
-                paid[:, a] = each[np.arange(size)[:, None], place[:, a]].toarray()
+                table = _csr("reward_by_outcome", matrix)
+                check_shape(f"reward_by_outcome[{a}]", table, (size, size), "state, next state")
+                paid[:, a] = table[np.arange(size)[:, None], place[:, a]].toarray()
         return cls(successor, probability, reward, legal=legal, initial=initial, reward_by_outcome=paid)
 
     @classmethod

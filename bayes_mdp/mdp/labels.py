@@ -279,14 +279,14 @@ def step_p_value(log: Log | FoldedLog | Transitions) -> float:
     state, step, count, cell = state[enough], step[enough], count[enough], cell[enough]
     taken = np.where(taken < LEAST_TAKEN, 0, taken).reshape(shape)
     visits = taken.sum(-1)
-    away = step - (np.bincount(state, count * step, shape[0]) / np.maximum(visits, 1))[state]
-    squares = np.bincount(state, count * away**2, shape[0])
-    score = np.bincount(cell, count * away, taken.size).reshape(shape)
+    deviation = step - (np.bincount(state, count * step, shape[0]) / np.maximum(visits, 1))[state]
+    squares = np.bincount(state, count * deviation**2, shape[0])
+    score = np.bincount(cell, count * deviation, taken.size).reshape(shape)
     # U_a^2 / p_a (n - 1) / n = U_a^2 / taken_a (n - 1)
-    each = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
+    statistic = (score**2 / np.maximum(taken, 1)).sum(-1) * (visits - 1) / np.maximum(squares, 1e-300)
     used = (squares > 1e-9 * visits) & ((taken > 0).sum(-1) > 1)
     degrees = ((taken > 0).sum(-1) - 1)[used].sum()
-    return float(chdtrc(degrees, each[used].sum())) if degrees else 1.0
+    return float(chdtrc(degrees, statistic[used].sum())) if degrees else 1.0
 
 
 def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "2 S A"]:
@@ -306,8 +306,8 @@ def behaviour_in_halves(log: Log, whole: Float[np.ndarray, "S A"]) -> Float[np.n
 
 def _visits(log: Log | FoldedLog | Transitions | CanCount) -> _Visits:
     if isinstance(log, FoldedLog):
-        where = log.cells.where
-        state, action, step = (np.asarray(x, np.int64) for x in (where.state, where.action, where.step))
+        index = log.cells.where
+        state, action, step = (np.asarray(x, np.int64) for x in (index.state, index.action, index.step))
         return _Visits(state, action, step, log.cells.count.astype(float))
     if isinstance(log, CanCount):
         counts = np.asarray(log.visit_counts(), np.float64)
@@ -335,10 +335,10 @@ def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
         check_transitions(log, space)
         return space.logged_states, space.action_names
     if isinstance(log, CanCount) and space is not None:
-        own = labels_of(log)
-        if own is not None:
-            check_labels("log.states", own.state_names, space.state_names)
-            check_labels("log.actions", own.action_names, space.action_names)
+        log_labels = labels_of(log)
+        if log_labels is not None:
+            check_labels("log.states", log_labels.state_names, space.state_names)
+            check_labels("log.actions", log_labels.action_names, space.action_names)
         return space.logged_states, space.action_names
     if not isinstance(log, (Log, FoldedLog)):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")
@@ -353,7 +353,7 @@ def _refuse_illegal(log: Log, space: StateActionSpace) -> None:
     state, action = np.asarray(log.transitions.state), np.asarray(log.transitions.action)
     row = None if space.legal is None else first_index(~space.legal[state, action])
     if row is not None:
-        name, where = log.actions[action[row]], log.states[state[row]]
+        name, state_name = log.actions[action[row]], log.states[state[row]]
         raise ValueError(
-            f"log.transitions.action[{row[0]}] is {name!r}, expected an action that is legal in state {where!r}"
+            f"log.transitions.action[{row[0]}] is {name!r}, expected an action that is legal in state {state_name!r}"
         )

@@ -84,8 +84,8 @@ def check_dense_rows(space: "StateActionSpace", bytes_each: float) -> None:
     """
     if space.successors is None:
         numbers = float(np.prod([*space.shape, space.n_outcomes], dtype=float))
-        what = f"space has {space.n_states} states and {space.n_actions} actions"
-        check_memory(what, bytes_each * numbers, DENSE_REMEDY)
+        size_words = f"space has {space.n_states} states and {space.n_actions} actions"
+        check_memory(size_words, bytes_each * numbers, DENSE_REMEDY)
 
 
 def _mask(name: str, values: object) -> np.ndarray | None:
@@ -199,8 +199,8 @@ class StateActionSpace(Module):
             raise ValueError(
                 f"successors has shape {listed.shape}, expected {lead} and one more axis of at least one successor"
             )
-        most = self.n_states - 1 + self.ends
-        wrong = (listed < -1) | (listed > most)
+        largest = self.n_states - 1 + self.ends
+        wrong = (listed < -1) | (listed > largest)
         # Sorted, an outcome that is listed twice has itself as neighbour; padding comes first.
         ordered = np.sort(listed, axis=-1)
         twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1)
@@ -231,8 +231,8 @@ class StateActionSpace(Module):
         """
         if self.successors is None:
             return self.support
-        what = f"space has {self.n_states} states and {self.n_actions} actions, as a mask over all states"
-        check_memory(what, float(self.n_states) ** 2 * self.n_actions, "an agent that reads lists takes less")
+        size_words = f"space has {self.n_states} states and {self.n_actions} actions, as a mask over all states"
+        check_memory(size_words, float(self.n_states) ** 2 * self.n_actions, "an agent that reads lists takes less")
         listed = jnp.asarray(self.successors)
         width = self.n_states + self.ends
         cell = jnp.indices(listed.shape, sparse=True)[:-1]
@@ -471,10 +471,10 @@ class StateActionSpace(Module):
         row = filled // listed.shape[-1]
         keys = row * width + listed.ravel()[filled]
         order = np.argsort(keys, kind="stable")
-        wanted = np.ravel_multi_index(cell if listed.ndim == 4 else cell[-2:], lead) * width + reached
-        at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-        found = (keys[at] == wanted) & (reached >= 0) & (reached < width)
-        return np.where(found, filled[at] % listed.shape[-1], listed.shape[-1])
+        target = np.ravel_multi_index(cell if listed.ndim == 4 else cell[-2:], lead) * width + reached
+        position = order[np.minimum(np.searchsorted(keys, target, sorter=order), len(keys) - 1)]
+        listed_there = (keys[position] == target) & (reached >= 0) & (reached < width)
+        return np.where(listed_there, filled[position] % listed.shape[-1], listed.shape[-1])
 
     def reached(self, cell: Index, outcome: Int[AnyArray, "*N"]) -> tuple[Int[AnyArray, "*N"], Bool[AnyArray, "*N"]]:
         """(next state, whether the episode ended) for each index of an outcome; the inverse of `Transitions.outcome`.
@@ -491,8 +491,8 @@ class StateActionSpace(Module):
             if is_concrete(self.successors, cell, outcome):
                 outcome = np.asarray(self.successors)[(*map(np.asarray, of_pair), np.asarray(outcome))]
             else:
-                at = jnp.asarray(self.successors).at[(*of_pair, outcome)]
-                outcome = at.get(mode="fill", fill_value=-1)  # a place that is not listed is no state
+                entry = jnp.asarray(self.successors).at[(*of_pair, outcome)]
+                outcome = entry.get(mode="fill", fill_value=-1)  # a place that is not listed is no state
         xp = np if is_concrete(cell, outcome) else jnp
         ended = xp.asarray(outcome == self.n_states)
         return xp.where(ended, cell[-2], outcome), ended
@@ -621,18 +621,18 @@ def open_plates(wanted: Mapping[str, Plate]) -> Iterator[None]:
     from numpyro.primitives import _PYRO_STACK  # NumPyro has no public list of the handlers in force
 
     around = [handler for handler in _PYRO_STACK if isinstance(handler, numpyro.plate)]
-    there = {handler.name: Plate(handler.size, handler.dim) for handler in around}
+    open_now = {handler.name: Plate(handler.size, handler.dim) for handler in around}
     for name, plate in wanted.items():
-        for other, found in there.items():
-            if (other == name) != (found.dim == plate.dim) or (other == name and found.size != plate.size):
+        for open_name, opened in open_now.items():
+            if (open_name == name) != (opened.dim == plate.dim) or (open_name == name and opened.size != plate.size):
                 raise ValueError(
-                    f"plate {other!r} (size {found.size}, dim {found.dim}) is open where space.plates() opens plate "
-                    f"{name!r} (size {plate.size}, dim {plate.dim}), expected no other plate there: open it inside "
-                    "space.plates(), or leave it before"
+                    f"plate {open_name!r} (size {opened.size}, dim {opened.dim}) is open where space.plates() opens "
+                    f"plate {name!r} (size {plate.size}, dim {plate.dim}), expected no other plate there: open it "
+                    "inside space.plates(), or leave it before"
                 )
     with ExitStack() as stack:
         for name, plate in wanted.items():
-            if name not in there:
+            if name not in open_now:
                 stack.enter_context(numpyro.plate(name, plate.size, dim=plate.dim))
         yield
 
@@ -660,21 +660,21 @@ def program_cache(function: Callable[[Key], Result]) -> Callable[[Key], Result]:
     The last result is kept whatever its size. Safe under threads; two that ask for the same result at once may both
     compute it.
     """
-    kept: OrderedDict[Key, Result] = OrderedDict()
+    results: OrderedDict[Key, Result] = OrderedDict()
     lock = threading.Lock()
 
     @wraps(function)
     def cached(program: Key) -> Result:
         with lock:
-            if program in kept:
-                kept.move_to_end(program)
-                return kept[program]
+            if program in results:
+                results.move_to_end(program)
+                return results[program]
         result = function(program)
         with lock:
-            kept[program] = result
-            kept.move_to_end(program)
-            while len(kept) > 1 and (len(kept) > PROGRAMS or sum(map(_cells, kept)) > CELLS):
-                kept.popitem(last=False)
+            results[program] = result
+            results.move_to_end(program)
+            while len(results) > 1 and (len(results) > PROGRAMS or sum(map(_cells, results)) > CELLS):
+                results.popitem(last=False)
         return result
 
     return cached

@@ -111,7 +111,7 @@ class DefaultPrior:
         return (
             f"rows: Dirichlet, one concentration for all pairs, learnt ({len(self.concentrations)} values from "
             f"{amount(low, 2)} to {amount(high, 2)} for an outcome){near_words}\nrewards: {self.rewards}"
-            + "".join(f"\n{name}: {each.rewards}" for name, each in self.outcome_priors.items())
+            + "".join(f"\n{name}: {prior.rewards}" for name, prior in self.outcome_priors.items())
         )
 
 
@@ -163,8 +163,8 @@ def default_prior(
         index = numpyro.sample("concentration_index", equal)
         return factory(concentration=jnp.asarray(table)[index])(space)
 
-    others = {name: default_prior(log.of_outcome(name), space=space) for name in log.outcomes}
-    prior = DefaultPrior(program, concentrations, len(bases), words, others)
+    outcome_priors = {name: default_prior(log.of_outcome(name), space=space) for name in log.outcomes}
+    prior = DefaultPrior(program, concentrations, len(bases), words, outcome_priors)
     forms = tuple(
         form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
     )

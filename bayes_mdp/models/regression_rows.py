@@ -90,10 +90,10 @@ def row_laws() -> Iterator[list[RowLaw]]:
     Returns:
         A context, with the list of records.
     """
-    kept: list[RowLaw] = []
-    token = _met.set(kept)
+    met: list[RowLaw] = []
+    token = _met.set(met)
     try:
-        yield kept
+        yield met
     finally:
         _met.reset(token)
 
@@ -132,7 +132,7 @@ def logit_rows(
     standardise: bool = True,
     name: str = "rows",
 ) -> Float[Array, "... S A O"]:
-    """P(k) proportional to exp(eta_k), eta of the reference zero: a multinomial logit in every row.
+    """Multinomial logit rows on covariates: P(k) proportional to exp(eta_k), eta of the reference zero.
 
     With a prior the rows depend on the reference. Sites: `rows_coefficients` [p K], K outcomes but the reference; with
     a group `rows_group_scale` [K] and `rows_group` [G K], non-centred; with `shrink` those of the shrinkage.
@@ -167,20 +167,22 @@ def logit_rows(
     case = _read(space, terms, by, group, standardise, name, centred=True)
     outcomes = case.space.outcome_names
     stays = isinstance(reference, str) and reference == STAY and STAY not in outcomes
-    at = np.arange(case.space.n_states) if stays else np.full(case.space.n_states, _place(reference, outcomes))
+    reference_index = (
+        np.arange(case.space.n_states) if stays else np.full(case.space.n_states, _place(reference, outcomes))
+    )
     possible = _possible(case.space)
-    _refuse_reference(case.space, at, possible)
-    is_reference = np.arange(len(outcomes)) == at[:, None]
+    _refuse_reference(case.space, reference_index, possible)
+    is_reference = np.arange(len(outcomes)) == reference_index[:, None]
     free = (possible & ~is_reference[:, None, :]).any((0, 1))
-    kept = np.flatnonzero(free)
-    words = tuple(str(outcomes[k]) for k in kept)
+    free_places = np.flatnonzero(free)
+    words = tuple(str(outcomes[k]) for k in free_places)
     eta, prior = _predictors(case, words, coefficients, shrink)
     # Columns back in the order of outcomes; the reference has a predictor of zero, what is impossible no exponential.
-    full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., kept].set(eta)
+    full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., free_places].set(eta)
     full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
-    told = f"reference {reference!r}"
-    return _kept("logit", case, rows, words, told, prior, (), possible)
+    detail = f"reference {reference!r}"
+    return _kept("logit", case, rows, words, detail, prior, (), possible)
 
 
 def stick_rows(
@@ -195,7 +197,7 @@ def stick_rows(
     standardise: bool = True,
     name: str = "rows",
 ) -> Float[Array, "... S A O"]:
-    """P(k) = sig(eta_k) prod over the outcomes j before k of (1 - sig(eta_j)): one binary choice after the other.
+    """Stick-breaking rows on covariates, one logit after the other: P(k) = sig(eta_k) prod_{j < k} (1 - sig(eta_j)).
 
     Another model than `logit_rows`, whose rows depend on the order; with normal coefficients its posterior can be drawn
     by Polya-Gamma variables (`method="gibbs"`) [PG13]. Sites: `rows_coefficients` [p K], K outcomes but the last;
@@ -228,20 +230,20 @@ def stick_rows(
     possible = _possible(case.space)
     words = tuple(str(outcomes[k]) for k in places[:-1])
     eta, prior = _predictors(case, words, coefficients, shrink)
-    asked = possible[..., places]
+    possible_in_order = possible[..., places]
     # The last outcome that is possible takes what is left; one that is impossible is never chosen.
-    last = asked.shape[-1] - 1 - asked[..., ::-1].argmax(-1)
-    is_last = np.arange(asked.shape[-1]) == last[..., None]
+    last = possible_in_order.shape[-1] - 1 - possible_in_order[..., ::-1].argmax(-1)
+    is_last = np.arange(possible_in_order.shape[-1]) == last[..., None]
     chosen = jnp.concatenate([jax.nn.sigmoid(eta), jnp.ones((*eta.shape[:-1], 1))], -1)
-    chosen = jnp.where(is_last, 1.0, jnp.where(asked, chosen, 0.0))
+    chosen = jnp.where(is_last, 1.0, jnp.where(possible_in_order, chosen, 0.0))
     # 1 - sig(eta) = sig(-eta), without cancellation.
     passed = jnp.concatenate([jax.nn.sigmoid(-eta), jnp.zeros((*eta.shape[:-1], 1))], -1)
-    passed = jnp.where(is_last, 0.0, jnp.where(asked, passed, 1.0))
+    passed = jnp.where(is_last, 0.0, jnp.where(possible_in_order, passed, 1.0))
     left = jnp.cumprod(passed, -1)
     before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
     rows = (chosen * before)[..., np.argsort(places)]
-    told = f"order {', '.join(str(outcomes[k]) for k in places)}"
-    return _kept("stick", case, rows, words, told, prior, tuple(map(int, places)), possible)
+    detail = f"order {', '.join(str(outcomes[k]) for k in places)}"
+    return _kept("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
 
 
 def ordinal_rows(
@@ -290,11 +292,11 @@ def ordinal_rows(
     eta, prior = _predictors(case, ("all",), coefficients, shrink)
     base = CUTS.expand([len(places) - 1]).to_event(1)
     cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
-    below, above = _edges(cuts - eta)
+    lower, upper = _edges(cuts - eta)
     # F(b) - F(a) = F(-a) - F(-b): where both are close to one the other side has the digits.
     cumulative = jax.nn.sigmoid if link == "logit" else jax.scipy.special.ndtr
-    flip = below > 0
-    low, high = jnp.where(flip, -above, below), jnp.where(flip, -below, above)
+    flip = lower > 0
+    low, high = jnp.where(flip, -upper, lower), jnp.where(flip, -lower, upper)
     mass = cumulative(high) - cumulative(low)
     possible = _possible(case.space)
     rows = jnp.zeros((*mass.shape[:-1], len(known))).at[..., np.array(places)].set(mass)
@@ -362,8 +364,8 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         happens, not_yet = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
     rest = jnp.where(is_event, 0.0, jnp.broadcast_to(jnp.asarray(to), full))
     rest = rest / rest.sum(-1, keepdims=True)
-    moved, kept = (happens, not_yet) if leaves else (not_yet, happens)
-    rows = jnp.where(is_event, kept, moved * rest)
+    moved, stay_prob = (happens, not_yet) if leaves else (not_yet, happens)
+    rows = jnp.where(is_event, stay_prob, moved * rest)
     possible = _possible(case.space)
     return _kept("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
 
@@ -383,8 +385,8 @@ def _read(
     check_bool("standardise", standardise)
     check_type("name", name, str, "a text")
     if space.successors is not None or space.horizon is not None:
-        what = "lists successors" if space.successors is not None else "has a horizon"
-        raise ValueError(f"space {what}, expected one whose rows are over all states, the same at every step")
+        fault = "lists successors" if space.successors is not None else "has a horizon"
+        raise ValueError(f"space {fault}, expected one whose rows are over all states, the same at every step")
     plain = not isinstance(space, ContextSpace)
     whole = _without_covariates(space) if plain else space
     formula = whole.formula(terms, by)
@@ -395,8 +397,8 @@ def _read(
     if group is not None:
         column = whole.contexts.group
         if column is None or column.name != group:
-            there = "none was" if column is None else f"that is {column.name!r}"
-            raise ValueError(f"group is {group!r}, expected the column that read_log(group=) was given; {there}")
+            group_words = "none was" if column is None else f"that is {column.name!r}"
+            raise ValueError(f"group is {group!r}, expected the column that read_log(group=) was given; {group_words}")
         assert column.levels is not None
         places, number = np.asarray(column.values), len(column.levels)
     return _Case(whole, plain, design, formula.by, standardise, places, number, name)
@@ -456,8 +458,8 @@ def _predictors(
     eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
     if case.group is not None:
         scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
-        each = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
-        intercepts = scale * jnp.asarray(numpyro.sample(f"{name}_group", each))
+        group_prior = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
+        intercepts = scale * jnp.asarray(numpyro.sample(f"{name}_group", group_prior))
         eta = eta + intercepts[case.group][:, None, None, :]
     return eta, whole
 
@@ -465,7 +467,7 @@ def _predictors(
 def _shrunk(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
     """Coefficients that are shrunk together, but those of constants, which keep their prior."""
     name, size = case.name, len(case.design.names)
-    constant = np.array([each == CONSTANT or each.startswith(CONSTANT + OF) for each in case.design.names])
+    constant = np.array([column == CONSTANT or column.startswith(CONSTANT + OF) for column in case.design.names])
     plain = jnp.asarray(numpyro.sample(f"{name}_constants", prior.expand((size, number)).to_event(2)))
     unit = jnp.asarray(numpyro.sample(f"{name}_unit", dist.Normal(0.0, 1.0).expand([size, number]).to_event(2)))
     if shrink == "normal":
@@ -483,8 +485,8 @@ def _shrunk(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> 
 
 def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... O"], Float[Array, "... O"]]:
     """The lower and the upper edge of every outcome."""
-    far = jnp.full((*cuts.shape[:-1], 1), jnp.inf)
-    return jnp.concatenate([-far, cuts], -1), jnp.concatenate([cuts, far], -1)
+    infinite = jnp.full((*cuts.shape[:-1], 1), jnp.inf)
+    return jnp.concatenate([-infinite, cuts], -1), jnp.concatenate([cuts, infinite], -1)
 
 
 def _kept(

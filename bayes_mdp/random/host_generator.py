@@ -124,10 +124,10 @@ def few_gammas(
     """
     uniform = boost.random(size)
     # 1 - U is as good as U, and log1p(-U) is never infinite.
-    where = np.nonzero(uniform < -np.expm1(-LOWEST * concentration))
-    alpha = np.broadcast_to(concentration, size)[where]
+    small = np.nonzero(uniform < -np.expm1(-LOWEST * concentration))
+    alpha = np.broadcast_to(concentration, size)[small]
     values = np.zeros(size)
-    values[where] = generator.standard_gamma(alpha + 1.0) * np.exp(np.log1p(-uniform[where]) / alpha)
+    values[small] = generator.standard_gamma(alpha + 1.0) * np.exp(np.log1p(-uniform[small]) / alpha)
     return values
 
 

@@ -58,12 +58,12 @@ def comparison_page(
     columns = _columns(log)
     posterior = comparison.compared.posterior
     space = labels_of(posterior) or StateActionSpace(*sizes_of(posterior).shape[-2:])
-    value, others = comparison.values[baseline], [name for name in comparison.values if name != baseline]
+    value, alternatives = comparison.values[baseline], [name for name in comparison.values if name != baseline]
     table = policy_table(space, comparison.compared.policies, str(columns.get("state", "state")))
     unit = value_in_words(value.objective, _as_shown(columns))
     printed = "" if "cost" not in columns else "<p>Here values are rewards, which are minus the costs.</p>"
     parts = [
-        f"<h1>{escape(', '.join(others))} compared with {escape(baseline)}</h1>",
+        f"<h1>{escape(', '.join(alternatives))} compared with {escape(baseline)}</h1>",
         _answer(comparison, baseline, columns),
         f"<p>A {_words(columns)[0]} is the {escape(unit)}; {escape(describe_start(value))}.</p>",
         *gains_section(comparison, baseline, columns),
@@ -75,7 +75,7 @@ def comparison_page(
         "<h2>To get these numbers again</h2>",
         pairs_table(_origin(comparison, log, columns) | {"command": command}),
     ]
-    return html_page(f"{', '.join(others)} compared with {baseline}", parts)
+    return html_page(f"{', '.join(alternatives)} compared with {baseline}", parts)
 
 
 def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[str, Hashable]) -> list[str]:
@@ -88,7 +88,7 @@ def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[
     """
     import pandas as pd
 
-    what, gained, _, _ = _words(columns)
+    measure, gained, _, _ = _words(columns)
     sign = -1 if "cost" in columns else 1
     order = sorted((name for name in comparison.values if name != baseline), key=lambda x: -comparison.values[x].mean)
     rows: list[dict[str, Any]] = []
@@ -101,7 +101,7 @@ def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[
                 "95 % interval": amounts(*gain.interval),
                 "P(better)": f"{gain.prob_better:.3f}",
             }
-        rows.append({"policy": name, what: amount(sign * value.mean, 5), **row, **_support(value)})
+        rows.append({"policy": name, measure: amount(sign * value.mean, 5), **row, **_support(value)})
     # The columns of the policies that have a gain come first, the baseline's cells there are empty.
     table = pd.DataFrame(rows[1:] + rows[:1]).iloc[[len(rows) - 1, *range(len(rows) - 1)]]
     label = f"{gained} over {shorten(baseline)}, in units of {_reward(columns)}"
@@ -135,11 +135,11 @@ def _never_tried(unvisited: Unvisited) -> str:
 def _answer(comparison: PolicyComparison, baseline: str, columns: Mapping[str, Hashable]) -> str:
     """Two sentences, then the reasons to abstain, each with what would settle it."""
     _, _, better, worse = _words(columns)
-    others = [name for name in comparison.values if name != baseline]
-    best = max(others, key=lambda name: comparison.values[name].mean)
+    alternatives = [name for name in comparison.values if name != baseline]
+    best = max(alternatives, key=lambda name: comparison.values[name].mean)
     gain, reward = comparison.difference(best, baseline), _reward(columns)
     low, high = gain.interval
-    said = best if len(others) == 1 else f"The best of {len(others)} policies, {best},"
+    said = best if len(alternatives) == 1 else f"The best of {len(alternatives)} policies, {best},"
     if gain.mean > 0:
         said += f" {better.format(amount(gain.mean), reward)}"
         interval = amounts(low, high)

@@ -117,9 +117,9 @@ class Question(NamedTuple):
     def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
         """The gains of policies under a prior after a log."""
         posterior = infer(self.key, prior, log, space=self.space)
-        every = {"": self.baseline, **policies}
+        compared = {"": self.baseline, **policies}
         with stage("policies in common draws"):
-            values = policy_values(self.key, posterior, every, self.objective, self.initial, self.num_draws)
+            values = policy_values(self.key, posterior, compared, self.objective, self.initial, self.num_draws)
         return {name: values[name].draws - values[""].draws for name in policies}
 
 
@@ -147,12 +147,12 @@ def consequences(
         before: name -> mean gain under the belief of the decision.
     """
     answers: dict[str, list[Consequence]] = {name: [] for name in question.policies}
-    asked: dict[str, dict[str, Gain]] = {}
+    gains: dict[str, dict[str, Gain]] = {}
     for check in checks:
         for belief, (ask, confidence) in _beliefs(check, question).items():
-            if belief not in asked:
-                asked[belief] = ask()
-            for name, gain in asked[belief].items():
+            if belief not in gains:
+                gains[belief] = ask()
+            for name, gain in gains[belief].items():
                 answers[name].append(Consequence(check, belief, before[name], gain, question.slack, confidence))
     return answers
 
@@ -168,9 +168,9 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     if check == BY_STEP:
         halves = behaviour_in_halves(question.log, np.asarray(question.baseline, np.float64))
         for name, half in zip(("earlier", "later"), halves, strict=True):
-            other = question._replace(baseline=half)
+            halved = question._replace(baseline=half)
             asks[f"over what the log did at its {name} steps,"] = partial(
-                other.gains, other.prior, other.log, other.policies
+                halved.gains, halved.prior, halved.log, halved.policies
             )
         return {words: (ask, question.confidence) for words, ask in asks.items()}
     if not isinstance(question.prior, DefaultPrior):

@@ -114,7 +114,7 @@ SAME = 1e-6
 
 @dataclass(frozen=True)
 class DecideOptions(ChooseOptions):
-    """Options of `decide` that seldom change: those of `choose`, and these.
+    """Options of `decide` that seldom change, beside those of `ChooseOptions`.
 
     Args:
         limits: as in `choose`, but for `bootstrap_below`, which is 5 where neither it nor `min_count` is stated;
@@ -255,8 +255,8 @@ def decide(
         if problem.split:
             whole = infer(keys[1], problem.prior, log, space=space)
             if CHOSEN in candidates:
-                both = {BASELINE: today, CHOSEN: choice.candidate}
-                values = policy_values(keys[5], whole, both, objective, begins, problem.num_draws)
+                pair = {BASELINE: today, CHOSEN: choice.candidate}
+                values = policy_values(keys[5], whole, pair, objective, begins, problem.num_draws)
                 by_all = values[CHOSEN].draws - values[BASELINE].draws
         criticism = None
         if options.checks:
@@ -266,7 +266,9 @@ def decide(
             )
             judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
         else:
-            judged = {name: replace(each, doubts=(*each.doubts, LEFT_OUT)) for name, each in judged.items()}
+            judged = {
+                name: replace(candidate, doubts=(*candidate.doubts, LEFT_OUT)) for name, candidate in judged.items()
+            }
 
     lead = lead_of(judged)
     shown = today if lead is None else candidates[lead]
@@ -566,7 +568,7 @@ def _judge(
             )
             for name in candidates
         }
-        settled = all(each.settled for each in improvements.values())
+        settled = all(improvement.settled for improvement in improvements.values())
         if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
             break
         num_draws, look = num_draws * MORE, look + 1
@@ -587,9 +589,9 @@ def _candidate(
     doubts = [] if improvement.accepted else [str(improvement)]
     values = {key: comparison.values[key] for key in (BASELINE, name)}
     doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
-    doubts += [f"the budget is not shown to be kept: {each}" for each in spending.values() if not each.certified]
-    both = (_action_probs(each, problem.space, problem.objective) for each in (policy, problem.baseline))
-    taken, basis = _more(*both), comparison.values[name].basis
+    doubts += [f"the budget is not shown to be kept: {spent}" for spent in spending.values() if not spent.certified]
+    probs = (_action_probs(compared, problem.space, problem.objective) for compared in (policy, problem.baseline))
+    taken, basis = _more(*probs), comparison.values[name].basis
     return Candidate(
         policy,
         improvement,
@@ -629,7 +631,7 @@ def _weighed(
     comparison: PolicyComparison,
 ) -> dict[str, Candidate]:
     """The candidates, those that would be recommended with what the failed checks change for them."""
-    sure = {name: each for name, each in judged.items() if not each.reasons}
+    sure = {name: candidate for name, candidate in judged.items() if not candidate.reasons}
     checks = criticism.alarms
     if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
         checks = (*checks, SHARE)
@@ -646,14 +648,14 @@ def _weighed(
         problem.initial,
         rule,
         problem.baseline,
-        {name: each.policy for name, each in sure.items()},
+        {name: candidate.policy for name, candidate in sure.items()},
         CHOSEN if CHOSEN in sure else None,
         problem.slack,
         problem.confidence,
         problem.num_draws,
     )
-    answers = consequences(question, checks, {name: each.mean for name, each in sure.items()})
-    return judged | {name: replace(sure[name], consequences=tuple(each)) for name, each in answers.items()}
+    answers = consequences(question, checks, {name: candidate.mean for name, candidate in sure.items()})
+    return judged | {name: replace(sure[name], consequences=tuple(changes)) for name, changes in answers.items()}
 
 
 def _more(policy: Float[np.ndarray, "*H S A"], today: Float[np.ndarray, "*H S A"]) -> Bool[np.ndarray, "S A"]:
@@ -705,7 +707,7 @@ def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         return None
-    gains = {name: each.improvement.gain for name, each in candidates.items()}
+    gains = {name: candidate.improvement.gain for name, candidate in candidates.items()}
     zero = 0.0 * next(iter(gains.values()), np.zeros(2))
     return {name: AnchoredValue.of(gain, returns) for name, gain in {BASELINE: zero, **gains}.items()}
 
@@ -732,36 +734,36 @@ def differences(
     import pandas as pd
 
     space = posterior.space
-    time, gain, both, q = _in_mean(posterior, chosen, baseline, objective, start)
-    first, other = both
+    time, gain, both_probs, q = _in_mean(posterior, chosen, baseline, objective, start)
+    first, second = both_probs
     counts = np.asarray(posterior.visit_counts())
     # A state differs where any of its steps does: means over the steps may agree.
-    different = np.abs(first - other).max(-1) > SAME
+    different = np.abs(first - second).max(-1) > SAME
     weights = np.maximum(time, 1e-300)
     # One row for all steps of a state: each step weighs as the time that is spent there.
     mean = lambda probs: (probs * weights[..., None]).sum(0) / weights.sum(0)[:, None]  # noqa: E731
     stacked = time.ndim == 2
-    first, other, q = (mean(x) if stacked else x for x in (first, other, q))
+    first, second, q = (mean(x) if stacked else x for x in (first, second, q))
     gain, time = (x.sum(0) if stacked else x for x in (gain, time))
     counts = counts.sum(0) if counts.ndim == 3 else counts
-    apart = np.flatnonzero(different.any(0) if stacked else different)
-    apart = apart[np.argsort(-np.abs(gain[apart]), kind="stable")]
-    new, old = first.argmax(-1), other.argmax(-1)
+    differing = np.flatnonzero(different.any(0) if stacked else different)
+    differing = differing[np.argsort(-np.abs(gain[differing]), kind="stable")]
+    new, old = first.argmax(-1), second.argmax(-1)
     # The best of the other actions; an illegal one is -inf.
     rest = np.where(np.arange(q.shape[-1]) == new[:, None], -np.inf, q)
     following = rest.argmax(-1)
     alone = np.isneginf(rest.max(-1))
     return pd.DataFrame(
         {
-            "state": [space.state_names[s] for s in apart],
-            "today": [space.action_names[old[s]] for s in apart],
-            "today_prob": other[apart, old[apart]],
-            "chosen": [space.action_names[new[s]] for s in apart],
-            "next": [None if alone[s] else space.action_names[following[s]] for s in apart],
-            "lead": [np.nan if alone[s] else q[s, new[s]] - q[s, following[s]] for s in apart],
-            "time": time[apart] / max(time.sum(), 1e-300),
-            "count": counts[apart, new[apart]],
-            "gain": gain[apart],
+            "state": [space.state_names[s] for s in differing],
+            "today": [space.action_names[old[s]] for s in differing],
+            "today_prob": second[differing, old[differing]],
+            "chosen": [space.action_names[new[s]] for s in differing],
+            "next": [None if alone[s] else space.action_names[following[s]] for s in differing],
+            "lead": [np.nan if alone[s] else q[s, new[s]] - q[s, following[s]] for s in differing],
+            "time": time[differing] / max(time.sum(), 1e-300),
+            "count": counts[differing, new[differing]],
+            "gain": gain[differing],
         }
     )
 
@@ -775,15 +777,15 @@ def _in_mean(
     mdp, first = posterior.mean_mdp(), np.asarray(start, np.float64)
     with jax.enable_x64(True):
         named = (("chosen", chosen), ("baseline", baseline))
-        both = [np.asarray(read_action_probs(name, policy, mdp, objective), np.float64) for name, policy in named]
+        probs = [np.asarray(read_action_probs(name, policy, mdp, objective), np.float64) for name, policy in named]
     if isinstance(objective, Episodic):
-        both = [np.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in both]
+        probs = [np.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in probs]
     rows, drawn = pairs_of_mdp(mdp)
-    time = pair_time(rows, drawn, both[0], objective, first).sum(-1)
-    q = np.nan_to_num(action_values(rows, drawn, both[1], objective), posinf=0.0, neginf=0.0)
-    after = action_values(rows, drawn, both[0], objective)
-    gain = time * np.sum((both[0] - both[1]) * q, -1)
-    return time, gain, np.stack(both), np.where(np.isnan(after), -np.inf, after)
+    time = pair_time(rows, drawn, probs[0], objective, first).sum(-1)
+    q = np.nan_to_num(action_values(rows, drawn, probs[1], objective), posinf=0.0, neginf=0.0)
+    after = action_values(rows, drawn, probs[0], objective)
+    gain = time * np.sum((probs[0] - probs[1]) * q, -1)
+    return time, gain, np.stack(probs), np.where(np.isnan(after), -np.inf, after)
 
 
 def variance_shares(

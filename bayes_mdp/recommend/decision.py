@@ -68,7 +68,7 @@ class Candidate:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not recommended; empty: it is worth recommending."""
-        return (*self.doubts, *(str(each) for each in self.consequences if each.stops))
+        return (*self.doubts, *(str(consequence) for consequence in self.consequences if consequence.stops))
 
     @property
     def worth(self) -> str:
@@ -113,12 +113,12 @@ class RarelyTried(NamedTuple):
 
     def __str__(self) -> str:
         """One sentence."""
-        few = ", ".join(f"{action} in {state}" for state, action in self.pairs[:SHOWN])
-        more = ", ..." if len(self.pairs) > SHOWN else ""
-        which = f": {few}{more}" if self.pairs else ""
+        examples = ", ".join(f"{action} in {state}" for state, action in self.pairs[:SHOWN])
+        ellipsis = ", ..." if len(self.pairs) > SHOWN else ""
+        listed = f": {examples}{ellipsis}" if self.pairs else ""
         return (
             f"left to the baseline: pairs that the data which choose have less than {self.below} times "
-            f"({len(self.pairs)} of {self.of}{which}; bootstrap_below={self.below}, --bootstrap-below); worth of "
+            f"({len(self.pairs)} of {self.of}{listed}; bootstrap_below={self.below}, --bootstrap-below); worth of "
             "trying them: bm.information.next_experiment"
         )
 
@@ -129,7 +129,7 @@ def lead_of(candidates: Mapping[str, Candidate]) -> str | None:
     Args:
         candidates: by name.
     """
-    free = [name for name, each in candidates.items() if not each.reasons]
+    free = [name for name, candidate in candidates.items() if not candidate.reasons]
     if free:
         return max(free, key=lambda name: candidates[name].mean)
     return max(candidates, key=lambda name: (candidates[name].improvement.prob, candidates[name].mean), default=None)
@@ -204,9 +204,9 @@ class Decision:
     def told_budgets(self) -> tuple[str, ...]:
         """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
         spent = {} if self.lead is None else self.candidates[self.lead].spending
-        lines = [f"{self.lead}: {each}" for each in spent.values()]
-        lines += [f"the baseline: {each}" for each in self.baseline_spending.values()]
-        return (*lines, *(f"price of {each}" for each in self.shadow_prices.values()))
+        lines = [f"{self.lead}: {line}" for line in spent.values()]
+        lines += [f"the baseline: {line}" for line in self.baseline_spending.values()]
+        return (*lines, *(f"price of {line}" for line in self.shadow_prices.values()))
 
     @property
     def belief(self) -> str:
@@ -270,11 +270,11 @@ class Decision:
         low, high = candidate.interval
         name = "The policy that the log supports best" if self.lead == CHOSEN else f"Policy {self.lead!r}"
         verb = self.verb.removesuffix("s") if self.costs else "add"
-        more = (
+        gain = (
             f"would {verb} {amount(candidate.mean)}, by this belief with 95 % between {amount(low)} and {amount(high)}"
         )
         advice = "change to it" if self.recommended else "keep today's practice for now, for the reasons below"
-        return f"{first} {name} {more}: {advice}."
+        return f"{first} {name} {gain}: {advice}."
 
     @property
     def headline(self) -> str:
@@ -289,13 +289,13 @@ class Decision:
         improvement = candidate.improvement
         if not improvement.accepted:
             worse = f"{name} {self.verb} {candidate.worth}, and is no worse with probability {improvement.prob:.3f}"
-            asked = f"{improvement.confidence:.3g} was asked for"
-            return f"keep the baseline: {worse}; {asked}"
+            required = f"{improvement.confidence:.3g} was asked for"
+            return f"keep the baseline: {worse}; {required}"
         if LEFT_OUT in candidate.doubts:
             return f"keep the baseline: {LEFT_OUT}, without which nothing is recommended (gain {candidate.worth})"
         if candidate.doubts:
             return f"keep the baseline: these data do not decide for {name} (gain {candidate.worth})"
-        failed = sorted({each.check for each in candidate.consequences if each.stops})
+        failed = sorted({consequence.check for consequence in candidate.consequences if consequence.stops})
         return (
             f"keep the baseline until this is resolved: {name} {self.verb} {candidate.worth}, but the answer changes "
             f"under the belief that a check points to: {', '.join(failed)}"
@@ -322,13 +322,13 @@ class Decision:
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
-        notes += [str(each) for each in weighed if not each.stops]
+        notes += [str(consequence) for consequence in weighed if not consequence.stops]
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]
             notes.append(f"checks passed: {', '.join(silent) or 'none'}")
-            told = {each.check for each in weighed}
+            named = {consequence.check for consequence in weighed}
             notes += [
-                f"{name} (failed): {self.criticism.said(name)}" for name in self.criticism.alarms if name not in told
+                f"{name} (failed): {self.criticism.said(name)}" for name in self.criticism.alarms if name not in named
             ]
         return tuple(notes)
 
@@ -339,18 +339,18 @@ class Decision:
         rows = [
             {
                 "policy": name,
-                "gain": each.mean,
-                "low": each.interval[0],
-                "high": each.interval[1],
-                "prob": each.improvement.prob,
-                "support": each.support,
+                "gain": candidate.mean,
+                "low": candidate.interval[0],
+                "high": candidate.interval[1],
+                "prob": candidate.improvement.prob,
+                "support": candidate.support,
                 "answer": "recommended"
                 if name == self.lead and self.recommended
                 else "kept back"
-                if each.reasons
+                if candidate.reasons
                 else "as sure",
             }
-            for name, each in self.candidates.items()
+            for name, candidate in self.candidates.items()
         ]
         columns = ["policy", "gain", "low", "high", "prob", "support", "answer"]
         return pd.DataFrame(rows, columns=columns).sort_values("gain", ascending=False, ignore_index=True)
@@ -391,10 +391,12 @@ class Decision:
     def _candidate_table(self) -> Table:
         """A row for each candidate, the largest gain first."""
         rows = []
-        for name, each in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
-            tried, share = each.fewest, each.prior_share
+        for name, candidate in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
+            tried, share = candidate.fewest, candidate.prior_share
             rest = "-" if tried is None else f"{tried:g}", "-" if share is None else f"{share:.2g}"
-            rows.append((name, amount(each.mean), amounts(*each.interval), f"{each.improvement.prob:.3f}", *rest))
+            rows.append(
+                (name, amount(candidate.mean), amounts(*candidate.interval), f"{candidate.improvement.prob:.3f}", *rest)
+            )
         gain = self.verb.removesuffix("s")
         return Table(("policy", gain, "95 % interval", "P(no worse)", "least tried", "prior's share"), rows)
 
@@ -408,8 +410,8 @@ def hidden_causes(factor: float) -> str:
     known = "rewards are taken as they are"
     if factor == float("inf"):
         return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
-    more = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
-    return f"holds unless those treated differ from the others, in ways not recorded, {more} (odds; {known})"
+    strength = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
+    return f"holds unless those treated differ from the others, in ways not recorded, {strength} (odds; {known})"
 
 
 def _states(number: int) -> str:

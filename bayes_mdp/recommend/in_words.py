@@ -29,8 +29,8 @@ def value_in_words(objective: Objective, columns: Mapping[str, Hashable]) -> str
     if isinstance(objective, Discounted):
         return f"discounted sum of {reward} over all steps to come (discount {float(objective.discount):g})"
     if isinstance(objective, Episodic):
-        each = "" if objective.discount == 1 else f", discount {objective.discount:g} a step"
-        return f"sum of {reward} over an episode of {objective.horizon} steps{each}"
+        discounting = "" if objective.discount == 1 else f", discount {objective.discount:g} a step"
+        return f"sum of {reward} over an episode of {objective.horizon} steps{discounting}"
     if isinstance(objective, AverageReward):
         return f"mean of {reward} per step in the long run"
     return f"sum of {reward} until the end, undiscounted"
@@ -60,13 +60,15 @@ def prior_in_words(program: Prior | None) -> str:
     program = inspect.unwrap(program)
     # The hyperparameters of a factory are the free variables of the program that it returns.
     code, cells = getattr(program, "__code__", None), getattr(program, "__closure__", None) or ()
-    told: list[str] = []
+    parts: list[str] = []
     for name, cell in zip(() if code is None else code.co_freevars, cells, strict=True):
-        held = cell.cell_contents if isinstance(cell.cell_contents, dict) else {name: cell.cell_contents}
-        told += [f"{each} {x}" for each, x in held.items() if isinstance(x, bool | int | float | str)]
-        told += [f"{each} an array {np.shape(x)}" for each, x in held.items() if isinstance(x, list | AnyArray)]
+        captured = cell.cell_contents if isinstance(cell.cell_contents, dict) else {name: cell.cell_contents}
+        parts += [f"{variable} {x}" for variable, x in captured.items() if isinstance(x, bool | int | float | str)]
+        parts += [
+            f"{variable} an array {np.shape(x)}" for variable, x in captured.items() if isinstance(x, list | AnyArray)
+        ]
     name = getattr(program, "__qualname__", type(program).__name__).split(".<locals>")[0]
-    return f"{name} ({', '.join(told)})" if told else name
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 def key_in_words(key: PRNGKeyArray) -> str:

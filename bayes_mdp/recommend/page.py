@@ -74,11 +74,11 @@ def html_table(frame: "pd.DataFrame | None", nothing: str) -> str:
     """
     if frame is None or not len(frame):
         return f"<p>{nothing}</p>"
-    shown, more = frame.head(ROWS), len(frame) - ROWS
+    shown, hidden = frame.head(ROWS), len(frame) - ROWS
     table = with_text_labels(shown).to_html(
         index=False, border=0, float_format=lambda x: amount(x, 3), na_rep="-", escape=True
     )
-    return table + (f"<p>and {more} more.</p>" if more > 0 else "")
+    return table + (f"<p>and {hidden} more.</p>" if hidden > 0 else "")
 
 
 def folded(title: str, content: str, *, is_open: bool = False) -> str:
@@ -104,8 +104,8 @@ def pairs_table(pairs: "dict[str, str]") -> str:
         pairs: what -> its text; empty texts are left out.
     """
     rows = "".join(
-        f'<tr><td>{escape(what)}</td>\n<td class="words">{escape(text)}</td></tr>\n'
-        for what, text in pairs.items()
+        f'<tr><td>{escape(term)}</td>\n<td class="words">{escape(text)}</td></tr>\n'
+        for term, text in pairs.items()
         if text
     )
     return f"<table>{rows}</table>"
@@ -151,7 +151,7 @@ def gains_of(comparison: PolicyComparison, baseline: str) -> Gains:
         baseline: name of the policy that the others are compared with.
     """
     differences = {name: comparison.difference(name, baseline) for name in comparison.values if name != baseline}
-    return {name: (each.mean, each.interval) for name, each in differences.items()}
+    return {name: (gain.mean, gain.interval) for name, gain in differences.items()}
 
 
 def gains_figure(gains: Gains, label: str) -> str:
@@ -240,7 +240,7 @@ def policy_table(space: StateActionSpace, policies: Mapping[str, PolicyLike], st
     described = {
         name: space.describe_policy(policy) for name, policy in policies.items() if not isinstance(policy, Policy)
     }
-    stepped = {name: _steps(each) for name, each in described.items()}
+    stepped = {name: _steps(by_step) for name, by_step in described.items()}
     horizon = max(map(len, stepped.values()), default=1)
     columns: dict[str, list[Any]] = {} if horizon == 1 else {"step": []}
     columns |= {state: [], **{name: [] for name in stepped}}
@@ -249,8 +249,8 @@ def policy_table(space: StateActionSpace, policies: Mapping[str, PolicyLike], st
             if horizon > 1:
                 columns["step"].append(step)
             columns[state].append(s)
-            for name, each in stepped.items():
-                columns[name].append(_action(each[min(step, len(each) - 1)][s]))
+            for name, by_step in stepped.items():
+                columns[name].append(_action(by_step[min(step, len(by_step) - 1)][s]))
     return pd.DataFrame(columns)
 
 

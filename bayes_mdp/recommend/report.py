@@ -183,7 +183,7 @@ def _gains(decision: Decision) -> list[str]:
     return [
         "<h2>What each policy gains over today's practice</h2>",
         gains_figure(
-            {name: (each.mean, each.interval) for name, each in decision.candidates.items()},
+            {name: (answer.mean, answer.interval) for name, answer in decision.candidates.items()},
             f"gain over the baseline, in units of {reward_in_words(decision.columns)}",
         ),
         f"<table><tr>{head}</tr>\n{rows}</table>",
@@ -197,16 +197,16 @@ def _budgets(decision: Decision) -> list[str]:
     spent = {BASELINE: decision.baseline_spending}
     spent |= {name: candidate.spending for name, candidate in decision.candidates.items()}
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(each.name)}</td><td>{amount(each.budget.limit)}</td>"
-        f"<td>{amount(each.cost.mean)}</td><td>{amounts(*each.cost.interval)}</td><td>{each.over:.3g}</td>"
-        f"<td>{each.upper:.3g}</td><td>{1 - each.budget.probability:.3g}</td>"
-        f"<td>{'kept' if each.certified else 'not shown to be kept'}</td></tr>"
+        f"<tr><td>{escape(name)}</td><td>{escape(line.name)}</td><td>{amount(line.budget.limit)}</td>"
+        f"<td>{amount(line.cost.mean)}</td><td>{amounts(*line.cost.interval)}</td><td>{line.over:.3g}</td>"
+        f"<td>{line.upper:.3g}</td><td>{1 - line.budget.probability:.3g}</td>"
+        f"<td>{'kept' if line.certified else 'not shown to be kept'}</td></tr>"
         for name, policy in spent.items()
-        for each in policy.values()
+        for line in policy.values()
     )
     titles = ("policy", "of", "budget", "expected", "95 % interval", "P(more)", "at most", "allowed", "answer")
     head = "".join(f"<th>{title}</th>" for title in titles)
-    prices = "".join(f"<li>Price of {escape(str(each))}.</li>" for each in decision.shadow_prices.values())
+    prices = "".join(f"<li>Price of {escape(str(line))}.</li>" for line in decision.shadow_prices.values())
     return [
         "<h2>Budgets</h2>",
         "<p>P(more) is the share of fresh draws in which a policy spends more than the budget, at most its upper limit "
@@ -218,7 +218,10 @@ def _budgets(decision: Decision) -> list[str]:
 
 def _policies(decision: Decision, state: str) -> str:
     """All policies by label, folded where they are long."""
-    policies = {BASELINE: decision.baseline, **{name: each.policy for name, each in decision.candidates.items()}}
+    policies = {
+        BASELINE: decision.baseline,
+        **{name: candidate.policy for name, candidate in decision.candidates.items()},
+    }
     table = policy_table(decision.space, policies, state)
     return folded("The policies, state by state", html_table(table, ""), is_open=len(table) <= OPEN_ROWS)
 

@@ -59,7 +59,11 @@ class SubgroupVerdict:
     @property
     def recommended(self) -> str | None:
         """Of the policies that are as sure as was asked for, the one that gains most; None: the verdict abstains."""
-        sure = [name for name, each in self.improvements.items() if each.accepted and each.gain.mean() > 0]
+        sure = [
+            name
+            for name, improvement in self.improvements.items()
+            if improvement.accepted and improvement.gain.mean() > 0
+        ]
         return max(sure, key=lambda name: self.improvements[name].gain.mean(), default=None)
 
     @property
@@ -125,10 +129,10 @@ class SubgroupDecision:
 
     def layout(self) -> Section:
         """The verdicts, and how subgroups can differ."""
-        told = sum(verdict.recommended is not None for verdict in self.verdicts.values())
+        recommended = sum(verdict.recommended is not None for verdict in self.verdicts.values())
         return Section(
             f"Decision from {self.source} for {len(self.verdicts)} subgroups by {', '.join(self.by)}: a policy is "
-            f"recommended for {told}",
+            f"recommended for {recommended}",
             [
                 *(str(verdict) for verdict in (self.whole, *self.verdicts.values())),
                 self.differ,
@@ -225,14 +229,14 @@ def decide_by_subgroup(
     logged = practice(log, space, options.practice_by)
     begins = start_of_log(log) if options.initial is None else options.initial
     weights = read_population(posterior, options.population)
-    here = weights.posterior
-    moved = here is not posterior
+    weighted = weights.posterior
+    moved = weighted is not posterior
     if moved and baseline is None:
         raise ValueError("population is a table and baseline is None, expected one: practice is of the log")
-    every = {BASELINE: logged if baseline is None else baseline, **policies}
-    each = values_in_contexts(policy_values, key, here, every, objective, begins, options.num_draws)
-    draws = {name: np.stack([value[name].draws for value in each]) for name in every}
-    names, group, patterns = groups_of(here.contexts, subgroups)
+    compared = {BASELINE: logged if baseline is None else baseline, **policies}
+    by_context = values_in_contexts(policy_values, key, weighted, compared, objective, begins, options.num_draws)
+    draws = {name: np.stack([value[name].draws for value in by_context]) for name in compared}
+    names, group, patterns = groups_of(weighted.contexts, subgroups)
     verdicts = {}
     for g, pattern in enumerate([EVERYBODY, *patterns]):
         inside = group == g - 1 if g else np.ones(len(group), bool)
@@ -264,17 +268,17 @@ def _tipping(
         return None
     space, places = posterior.space, np.flatnonzero(inside)
     part = space.with_contexts(posterior.contexts.take(places))
-    wide = part.side_by_side
+    joint = part.side_by_side
     rows = posterior.tables.rows[:, places].mean(0)
     outcome = posterior.outcome_reward(places)
     reward = posterior.tables.reward[:, places].mean(0) if outcome is None else (rows * outcome).sum(-1)
     start = space.alone.initial_probs(initial) if initial is not None else np.full(space.n_states, 1 / space.n_states)
-    states = wide.n_states
+    states = joint.n_states
     with jax.enable_x64(True):
-        whole = wide.mdp(rows.reshape(states, *rows.shape[2:]), reward.reshape(states, -1))
-        each = policies_for(policy, space, objective)
+        whole = joint.mdp(rows.reshape(states, *rows.shape[2:]), reward.reshape(states, -1))
+        policies = policies_for(policy, space, objective)
         sizes = Sizes.of(space.alone)
-        probs = [np.asarray(read_action_probs("policy", each[c], sizes, objective, space.alone)) for c in places]
+        probs = [np.asarray(read_action_probs("policy", policies[c], sizes, objective, space.alone)) for c in places]
         together = np.concatenate(probs, axis=-2)
         # The end of a sparse MDP stands apart: its outcome comes last again, and the place that listed it is empty.
         paid = None if outcome is None else _with_end(outcome.reshape(states, *outcome.shape[2:]), whole)

@@ -99,7 +99,8 @@ class Table:
 
         def row(cells: Sequence[str], tag: str) -> str:
             return "".join(
-                f'<{tag} style="text-align:{at}">{escape(cell)}</{tag}>' for cell, at in zip(cells, side, strict=True)
+                f'<{tag} style="text-align:{alignment}">{escape(cell)}</{tag}>'
+                for cell, alignment in zip(cells, side, strict=True)
             )
 
         head = f"<thead><tr>{row(self.head, 'th')}</tr></thead>"

@@ -20,10 +20,10 @@ class Module(eqx.Module):
     if not TYPE_CHECKING:
 
         def __getattribute__(self, name: str, /) -> Any:
-            found = object.__getattribute__(self, name)
-            if type(found) is not MethodType or found.__self__ is not self or name[:2] == "__":
-                return found
-            function = found.__func__
+            attribute = object.__getattribute__(self, name)
+            if type(attribute) is not MethodType or attribute.__self__ is not self or name[:2] == "__":
+                return attribute
+            function = attribute.__func__
             made = _PARTS.get(function)
             if made is None:
                 made = _PARTS[function] = _parts(eqx.Module.__getattribute__(self, name))

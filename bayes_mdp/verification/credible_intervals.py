@@ -42,7 +42,7 @@ def export_interval_mdp(
     num_draws: int = 4000,
     key: PRNGKeyArray | None = None,
 ) -> IntervalMDP:
-    """Write `credible_intervals` of a posterior as a file that Storm, PRISM and other model checkers read.
+    """Write credible intervals of the rows of a posterior as a file that Storm, PRISM and other model checkers read.
 
     The objective is in the file: ask for the reward `reward` until `done` ('Rmax=? [F "done"]').
 
@@ -143,8 +143,8 @@ def credible_intervals(
             f"(measured on {number:,} draws, taken as exchangeable)"
         )
     reward = np.where(sizes.possible, np.broadcast_to(reward, sizes.shape), 0.0)
-    told = (about, "rewards are posterior means, and no part of the set", f"first state: {start.words}")
-    return interval_mdp(lower, upper, reward, objective, space=space, initial=start.probs, about=told)
+    remarks = (about, "rewards are posterior means, and no part of the set", f"first state: {start.words}")
+    return interval_mdp(lower, upper, reward, objective, space=space, initial=start.probs, about=remarks)
 
 
 def _from_draws(
@@ -184,12 +184,12 @@ def _joint_intervals(
     middle, spread = shape.mean(0), np.maximum(shape.std(0), 1e-9)
     largest = np.max(np.abs(judged - middle) / spread, axis=-1, initial=0.0)
     # A draw with a probability below the floor is outside, whatever the factor.
-    below = (probs[1::2][:, unknown] < floor).any(-1)
-    factor = float(np.sort(np.where(below, np.inf, largest))[rank - 1])
+    beyond_floor = (probs[1::2][:, unknown] < floor).any(-1)
+    factor = float(np.sort(np.where(beyond_floor, np.inf, largest))[rank - 1])
     if not np.isfinite(factor):
         raise ValueError(
-            f"floor is {floor:g}, and {below.mean():.3g} of the draws have a smaller probability, expected a smaller "
-            "floor (0: none) or probability"
+            f"floor is {floor:g}, and {beyond_floor.mean():.3g} of the draws have a smaller probability, expected a "
+            "smaller floor (0: none) or probability"
         )
     ends = np.clip(middle + factor * spread * np.array([[-1.0], [1.0]]), 0.0, np.pi / 2)
     low[unknown] = np.maximum(np.sin(ends[0]) ** 2 * (1 - _WIDER), floor)

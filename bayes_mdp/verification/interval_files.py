@@ -52,8 +52,8 @@ def write_interval_mdp(model: IntervalMDP, path: AnyPath) -> None:
         write_beside(path, lambda beside: beside.write_bytes(archive))
         return
     texts = {place: _drn_of(model)} if place.suffix == ".drn" else _prism_of(model, place)
-    for each, text in texts.items():
-        write_beside(each, lambda beside, text=text: beside.write_text(text, encoding="utf-8"))
+    for file, text in texts.items():
+        write_beside(file, lambda beside, text=text: beside.write_text(text, encoding="utf-8"))
 
 
 def load_interval_mdp(path: AnyPath) -> IntervalMDP:
@@ -163,9 +163,9 @@ class _Parts:
         # A label of one state alone is its name, as `write_interval_mdp` has it.
         names = [str(s) for s in range(self.n_states)]
         for name, states in self.labels.items():
-            (only,) = np.nonzero(states)
-            if name != _INIT and len(only) == 1 and names[only[0]].isdigit():
-                names[only[0]] = name
+            (labelled,) = np.nonzero(states)
+            if name != _INIT and len(labelled) == 1 and names[labelled[0]].isdigit():
+                names[labelled[0]] = name
         counts = np.bincount(np.array(self.choices, int), minlength=self.n_states)
         return IntervalMDP(
             np.concatenate([[0], np.cumsum(counts)]),
@@ -266,27 +266,29 @@ def _read_drn(place: Path) -> IntervalMDP:
     of_state: list[float] = []
     state = -1
     for number, line in lines:
-        where = f"line {number} of {str(place)!r}"
+        place_in_file = f"line {number} of {str(place)!r}"
         if match := _STATE.fullmatch(line):
             state += 1
-            if _whole(match[1], where, n_states) != state:
-                raise ValueError(f"{where} is state {match[1]}, expected state {state}: states in order")
-            of_state = _rewards_in(match[2] or "", names, where)
+            if _whole(match[1], place_in_file, n_states) != state:
+                raise ValueError(f"{place_in_file} is state {match[1]}, expected state {state}: states in order")
+            of_state = _rewards_in(match[2] or "", names, place_in_file)
             for label in match[3].split():
                 parts.labels.setdefault(label, np.zeros(n_states, bool))[state] = True
         elif match := _ACTION.fullmatch(line):
             if state < 0:
-                raise ValueError(f"{where} is an action, expected a state before it")
+                raise ValueError(f"{place_in_file} is an action, expected a state before it")
             parts.choices.append(state)
             parts.first_entry.append(len(parts.entries))
             parts.actions.append(match[1])
-            for name, of_choice, more in zip(names, _rewards_in(match[2] or "", names, where), of_state, strict=True):
-                parts.rewards[name].append(of_choice + more)
+            for name, of_choice, of_state_reward in zip(
+                names, _rewards_in(match[2] or "", names, place_in_file), of_state, strict=True
+            ):
+                parts.rewards[name].append(of_choice + of_state_reward)
         else:
             target, colon, interval = line.partition(":")
             if not colon or not parts.actions:
-                raise ValueError(f"{where} is {line!r}, expected 'STATE : [lower, upper]' after an action")
-            parts.entries.append((_whole(target.strip(), where, n_states), *_ends(interval, where)))
+                raise ValueError(f"{place_in_file} is {line!r}, expected 'STATE : [lower, upper]' after an action")
+            parts.entries.append((_whole(target.strip(), place_in_file, n_states), *_ends(interval, place_in_file)))
     if state + 1 != n_states:
         raise ValueError(f"{str(place)!r} has {state + 1} states, expected {n_states} (@nr_states): is it whole?")
     return parts.model(place)
@@ -306,9 +308,9 @@ def _prism_of(model: IntervalMDP, place: Path) -> dict[Path, str]:
     labels = {_INIT: np.arange(model.n_states) == model.initial, **_labels(model)}
     lines = [" ".join(f'{i}="{name}"' for i, name in enumerate(labels))]
     for s in range(model.n_states):
-        held = [str(i) for i, states in enumerate(labels.values()) if states[s]]
-        if held:
-            lines.append(f"{s}: {' '.join(held)}")
+        numbers = [str(i) for i, states in enumerate(labels.values()) if states[s]]
+        if numbers:
+            lines.append(f"{s}: {' '.join(numbers)}")
     texts = {place: "\n".join([head, *rows]) + "\n", place.with_suffix(".lab"): "\n".join(lines) + "\n"}
     for name, paid in model.rewards.items():
         # A reward of a choice is that of each of its transitions.
@@ -325,40 +327,44 @@ def _prism_lines(place: Path, width: tuple[int, ...]) -> list[tuple[str, list[st
     lines = []
     for i, line in enumerate(_text(place).splitlines(), 1):
         words = line.split("#")[0].replace(", ", ",").split()
-        where = f"line {i} of {str(place)!r}"
+        line_name = f"line {i} of {str(place)!r}"
         if words:
             if lines and len(words) not in width:
                 expected = " or ".join(map(str, width))
-                raise ValueError(f"{where} has {len(words)} words, expected {expected}")
-            lines.append((where, words))
+                raise ValueError(f"{line_name} has {len(words)} words, expected {expected}")
+            lines.append((line_name, words))
     if not lines:
         raise ValueError(f"{str(place)!r} is empty, expected numbers of states, choices and transitions")
     return lines
 
 
 def _read_prism(place: Path) -> IntervalMDP:
-    (where, head), *rows = _prism_lines(place, (4, 5))
+    (line_name, head), *rows = _prism_lines(place, (4, 5))
     if len(head) != 3:
-        raise ValueError(f"{where} has {len(head)} numbers, expected states, choices and transitions of an MDP")
-    n_states, n_choices, n_entries = (_whole(word, where, 2**40) for word in head)
+        raise ValueError(f"{line_name} has {len(head)} numbers, expected states, choices and transitions of an MDP")
+    n_states, n_choices, n_entries = (_whole(word, line_name, 2**40) for word in head)
     check_memory(f"{str(place)!r} has {n_states} states", 256.0 * n_states)
     if len(rows) != n_entries:
         raise ValueError(f"{str(place)!r} has {len(rows)} transitions, expected {n_entries}: is it whole?")
     parts = _Parts(n_states)
     number: dict[tuple[int, int], int] = {}
-    for where, (source, at, target, interval, *action) in rows:
-        pair = (_whole(source, where, n_states), _whole(at, where, max(n_choices, 1)))
+    for line_name, (source, choice, target, interval, *action) in rows:
+        pair = (_whole(source, line_name, n_states), _whole(choice, line_name, max(n_choices, 1)))
         if pair not in number:
             expected = pair[1] == (0 if not parts.choices or parts.choices[-1] != pair[0] else _last(number)[1] + 1)
             if not expected or (parts.choices and pair[0] < parts.choices[-1]):
-                raise ValueError(f"{where} has choice {pair[1]} of state {pair[0]}, expected states, choices in order")
+                raise ValueError(
+                    f"{line_name} has choice {pair[1]} of state {pair[0]}, expected states, choices in order"
+                )
             number[pair] = len(number)
             parts.choices.append(pair[0])
             parts.first_entry.append(len(parts.entries))
-            parts.actions.append(action[0] if action else at)
+            parts.actions.append(action[0] if action else choice)
         elif number[pair] != len(number) - 1:
-            raise ValueError(f"{where} has choice {pair[1]} of state {pair[0]} again, expected a choice in one place")
-        parts.entries.append((_whole(target, where, n_states), *_ends(interval, where)))
+            raise ValueError(
+                f"{line_name} has choice {pair[1]} of state {pair[0]} again, expected a choice in one place"
+            )
+        parts.entries.append((_whole(target, line_name, n_states), *_ends(interval, line_name)))
     if len(number) != n_choices:
         raise ValueError(f"{str(place)!r} has {len(number)} choices, expected {n_choices}")
     parts.labels = _prism_labels(place.with_suffix(".lab"), n_states)
@@ -381,14 +387,14 @@ def _prism_labels(place: Path, n_states: int) -> dict[str, Bool[np.ndarray, " S"
     names = {int(i): name for i, name in re.findall(r'(\d{1,9})="([^"]*)"', first)}
     labels = {name: np.zeros(n_states, bool) for name in names.values() if name != "deadlock"}
     for i, line in enumerate(rest, 2):
-        where = f"line {i} of {str(place)!r}"
-        state, _, held = line.partition(":")
+        line_name = f"line {i} of {str(place)!r}"
+        state, _, label_numbers = line.partition(":")
         if line.strip():
-            for word in held.split():
+            for word in label_numbers.split():
                 if not word.isdigit() or int(word) not in names:
-                    raise ValueError(f"{where} has label {word!r}, expected one of its first line")
+                    raise ValueError(f"{line_name} has label {word!r}, expected one of its first line")
                 if names[int(word)] in labels:
-                    labels[names[int(word)]][_whole(state.strip(), where, n_states)] = True
+                    labels[names[int(word)]][_whole(state.strip(), line_name, n_states)] = True
     return labels
 
 
@@ -398,17 +404,19 @@ def _prism_rewards(place: Path, parts: _Parts, number: Mapping[tuple[int, int], 
     _, *rows = _prism_lines(place, (2,) if of_states else (4,))
     paid = np.zeros(len(parts.choices))
     seen: dict[int, tuple[float, int]] = {}
-    for where, words in rows:
-        value = _number(words[-1], where)
+    for line_name, words in rows:
+        value = _number(words[-1], line_name)
         if of_states:
-            paid[np.array(parts.choices) == _whole(words[0], where, parts.n_states)] += value
+            paid[np.array(parts.choices) == _whole(words[0], line_name, parts.n_states)] += value
             continue
-        pair = (_whole(words[0], where, parts.n_states), _whole(words[1], where, len(parts.choices)))
+        pair = (_whole(words[0], line_name, parts.n_states), _whole(words[1], line_name, len(parts.choices)))
         if pair not in number:
-            raise ValueError(f"{where} has choice {pair[1]} of state {pair[0]}, expected one of the transitions")
+            raise ValueError(f"{line_name} has choice {pair[1]} of state {pair[0]}, expected one of the transitions")
         old, times = seen.setdefault(number[pair], (value, 0))
         if old != value:
-            raise ValueError(f"{where} has the reward {value:g} and {old:g} before, expected one for all of a choice")
+            raise ValueError(
+                f"{line_name} has the reward {value:g} and {old:g} before, expected one for all of a choice"
+            )
         seen[number[pair]] = (value, times + 1)
     ends = [*parts.first_entry, len(parts.entries)]
     for c, (value, times) in seen.items():
@@ -544,7 +552,9 @@ class _Archive:
 
 def _read_umb(place: Path) -> IntervalMDP:
     archive = _Archive(place)
-    n_states, n_choices, n_entries = (archive.number(f"#{what}") for what in ("states", "choices", "branches"))
+    n_states, n_choices, n_entries = (
+        archive.number(f"#{count_name}") for count_name in ("states", "choices", "branches")
+    )
     if archive.system.get("time", "discrete") != "discrete" or archive.system.get("#players", 1) > 1:
         raise ValueError(f"{str(place)!r} is no MDP in discrete time, expected one player at most")
     check_memory(f"{str(place)!r} has {n_states} states", 256.0 * n_states)
@@ -599,18 +609,18 @@ def _umb_rewards(
     """Rewards of the choices, with those of their states."""
     kind = about.get("type")
     kind = kind.get("type") if isinstance(kind, dict) else kind
-    where = f"the reward {name!r} of {str(archive.place)!r}"
+    reward_name = f"the reward {name!r} of {str(archive.place)!r}"
     if kind not in ("double", "double-interval"):
-        raise ValueError(f"{where} is of type {kind!r}, expected double")
+        raise ValueError(f"{reward_name} is of type {kind!r}, expected double")
     paid = np.zeros(len(state))
-    for what in about.get("applies-to", ()):
-        if what not in ("states", "choices"):
-            raise ValueError(f"{where} is of {what}, expected states or choices")
-        size, width = (n_states if what == "states" else len(state)), 2 if kind == "double-interval" else 1
-        values = archive.array(f"annotations/rewards/{name}/{what}/values.bin", "<f8", width * size).reshape(
+    for target in about.get("applies-to", ()):
+        if target not in ("states", "choices"):
+            raise ValueError(f"{reward_name} is of {target}, expected states or choices")
+        size, width = (n_states if target == "states" else len(state)), 2 if kind == "double-interval" else 1
+        values = archive.array(f"annotations/rewards/{name}/{target}/values.bin", "<f8", width * size).reshape(
             size, width
         )
         if (values[:, 0] != values[:, -1]).any():
-            raise ValueError(f"{where} has intervals, expected numbers: intervals of rewards are not read")
-        paid += values[:, 0][state] if what == "states" else values[:, 0]
+            raise ValueError(f"{reward_name} has intervals, expected numbers: intervals of rewards are not read")
+        paid += values[:, 0][state] if target == "states" else values[:, 0]
     return paid

@@ -146,10 +146,10 @@ def checked(model: IntervalMDP) -> IntervalMDP:
         e = int(order[twice[0]])
         target = model.state_names[model.successor[e]]
         raise ValueError(f"{model.in_words(choice[e])} has two intervals to {target!r}, expected one")
-    least, most = (np.add.reduceat(x, model.first_entry[:-1]) for x in (model.lower, model.upper))
+    least, greatest = (np.add.reduceat(x, model.first_entry[:-1]) for x in (model.lower, model.upper))
     for total, bad, word, hint in (
         (least, least > 1 + ROUNDING, "lower", "at most 1"),
-        (most, most < 1 - ROUNDING, "upper", "at least 1"),
+        (greatest, greatest < 1 - ROUNDING, "upper", "at least 1"),
     ):
         index = first_index(bad)
         if index is not None:
@@ -163,7 +163,7 @@ def checked(model: IntervalMDP) -> IntervalMDP:
             raise ValueError(f"{name} of {model.in_words(index[0])} is {reward[index]}, expected a finite number")
     # Ends that miss one by rounding: those of the row are scaled, so that every row holds a distribution.
     lower = model.lower / np.maximum(least, 1.0)[choice]
-    upper = np.maximum(np.minimum(model.upper / np.minimum(most, 1.0)[choice], 1.0), lower)
+    upper = np.maximum(np.minimum(model.upper / np.minimum(greatest, 1.0)[choice], 1.0), lower)
     return IntervalMDP(
         model.first_choice,
         model.first_entry,
@@ -189,7 +189,7 @@ def interval_mdp(
     initial: Float[np.ndarray, " S"] | None = None,
     about: Sequence[str] = (),
 ) -> IntervalMDP:
-    """The interval MDP of given intervals, with the objective built in: the sum of its rewards until `done` is counted.
+    """An interval MDP of intervals of your own, with the objective built in as a sum of rewards that ends in `done`.
 
     A discount g multiplies every interval, and 1 - g leads to a state `done`; so does the end of an episode. Under
     `Episodic` there is a state for each step and state, and rows may differ from step to step.
@@ -439,12 +439,12 @@ def robust_values(
         paid = np.asarray(model.rewards[reward], float)
     _require_end(model, fixed, target, reward)
     problem = _Problem.of(model, paid, ended, fixed)
-    most = rows == "most"
-    values = problem.solve(sense == "max", most)
-    bound = problem.bound(values, sense == "max", most)
-    _, choice, _ = problem.sweep(values, sense == "max", most)
-    what = f"probability of {target!r}" if reward is None else f"{reward!r} until {target!r}"
-    words = f"{'greatest' if sense == 'max' else 'least'} {what} under the rows that make it {rows}"
+    optimistic = rows == "most"
+    values = problem.solve(sense == "max", optimistic)
+    bound = problem.bound(values, sense == "max", optimistic)
+    _, choice, _ = problem.sweep(values, sense == "max", optimistic)
+    quantity = f"probability of {target!r}" if reward is None else f"{reward!r} until {target!r}"
+    words = f"{'greatest' if sense == 'max' else 'least'} {quantity} under the rows that make it {rows}"
     return RobustValues(values, bound, choice, model, words)
 
 
@@ -453,11 +453,11 @@ def _can_reach(model: IntervalMDP, target: Bool[np.ndarray, " S"]) -> Bool[np.nd
     possible = model.upper > 0
     source, reached = model.state[model.choice], target.copy()
     while True:
-        more = reached.copy()
-        more[source[possible & reached[model.successor]]] = True
-        if (more == reached).all():
+        extended = reached.copy()
+        extended[source[possible & reached[model.successor]]] = True
+        if (extended == reached).all():
             return reached
-        reached = more
+        reached = extended
 
 
 def _require_end(model: IntervalMDP, fixed: Bool[np.ndarray, " S"], target: str, reward: str | None) -> None:
@@ -466,24 +466,24 @@ def _require_end(model: IntervalMDP, fixed: Bool[np.ndarray, " S"], target: str,
     The largest set of states that can be kept for ever: a choice keeps it if a row within the intervals has all its
     mass there.
     """
-    kept = ~fixed
+    staying = ~fixed
     choice, state = model.choice, model.state
     while True:
-        inside = kept[model.successor]
+        inside = staying[model.successor]
         mass = np.bincount(choice, np.where(inside, model.upper, 0.0), model.n_choices)
         leaves = np.bincount(choice, np.where(inside, 0.0, model.lower), model.n_choices) > 0
         keeps = (mass >= 1 - 1e-12) & ~leaves
-        stays = kept & (np.bincount(state, keeps, model.n_states) > 0)
-        if (stays == kept).all():
+        stays = staying & (np.bincount(state, keeps, model.n_states) > 0)
+        if (stays == staying).all():
             break
-        kept = stays
-    if kept.any():
-        s = int(np.flatnonzero(kept)[0])
+        staying = stays
+    if staying.any():
+        s = int(np.flatnonzero(staying)[0])
         c = int(next(c for c in range(*model.first_choice[s : s + 2]) if keeps[c]))
-        what = f"the probability of {target!r}" if reward is None else f"{reward!r} until {target!r}"
+        quantity = f"the probability of {target!r}" if reward is None else f"{reward!r} until {target!r}"
         raise ValueError(
-            f"no bound on {what}: {model.in_words(c)} can stay away from it for ever, expected lower ends above zero "
-            "on the way to it in every choice, or a discount"
+            f"no bound on {quantity}: {model.in_words(c)} can stay away from it for ever, expected lower ends above "
+            "zero on the way to it in every choice, or a discount"
         )
 
 
@@ -635,6 +635,6 @@ class _Problem:
         drop = np.where(self.fixed, 1.0, time - later) - eps * (1 + np.abs(time).max())
         if not (drop > 0).all():
             return np.where(self.fixed, 0.0, np.inf)
-        off = np.abs(self.sweep(values, maximise, most).values - values).max()
-        off += eps * (np.abs(values).max() + np.abs(self.paid).max())
-        return np.where(self.fixed, 0.0, off / drop.min() * time)
+        residual = np.abs(self.sweep(values, maximise, most).values - values).max()
+        residual += eps * (np.abs(values).max() + np.abs(self.paid).max())
+        return np.where(self.fixed, 0.0, residual / drop.min() * time)

@@ -83,22 +83,10 @@ def _by_logits(by_action: Float[np.ndarray, "S A"], policy: Float[np.ndarray, "S
 
 
 @compile_loop
-def _add_derivative(
-    rows: Float[np.ndarray, "S A S"],
-    reward: Float[np.ndarray, " S"],
-    policy: Float[np.ndarray, "S A"],
-    by_action: Float[np.ndarray, "S A"],
+def _solve_both(
+    system: Float[np.ndarray, "S S"], value: Float[np.ndarray, " S"], visits: Float[np.ndarray, " S"]
 ) -> None:
-    """Add what the probability of each action is worth in one MDP: visits(s) q(s, a) (policy gradient)."""
-    # I - discount * chain, whose rows sum to .001 and whose other entries are negative: elimination needs no pivots.
-    system, value, visits = np.eye(STATES), np.zeros(STATES), np.full(STATES, 1 / STATES)
-    for s in range(STATES):
-        for t in range(STATES):
-            moves = 0.0
-            for a in range(ACTIONS):
-                moves += policy[s, a] * rows[s, a, t]
-            system[s, t] -= DISCOUNT * moves
-            value[s] += moves * reward[t]
+    """Solve system v = value and system' w = visits in place, by one elimination."""
     for k in range(STATES):  # system = L U, L below the diagonal
         for i in range(k + 1, STATES):
             system[i, k] /= system[k, k]
@@ -120,6 +108,26 @@ def _add_derivative(
     for i in range(STATES - 1, -1, -1):
         for j in range(i + 1, STATES):
             visits[i] -= system[j, i] * visits[j]
+
+
+@compile_loop
+def _add_derivative(
+    rows: Float[np.ndarray, "S A S"],
+    reward: Float[np.ndarray, " S"],
+    policy: Float[np.ndarray, "S A"],
+    by_action: Float[np.ndarray, "S A"],
+) -> None:
+    """Add what the probability of each action is worth in one MDP: visits(s) q(s, a) (policy gradient)."""
+    # I - discount * chain, whose rows sum to .001 and whose other entries are negative: elimination needs no pivots.
+    system, value, visits = np.eye(STATES), np.zeros(STATES), np.full(STATES, 1 / STATES)
+    for s in range(STATES):
+        for t in range(STATES):
+            moves = 0.0
+            for a in range(ACTIONS):
+                moves += policy[s, a] * rows[s, a, t]
+            system[s, t] -= DISCOUNT * moves
+            value[s] += moves * reward[t]
+    _solve_both(system, value, visits)
     for s in range(STATES):
         for a in range(ACTIONS):
             q = 0.0

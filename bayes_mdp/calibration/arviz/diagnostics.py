@@ -221,7 +221,7 @@ def summary(draws: xr.Dataset) -> pd.DataFrame:
 
 
 def predictive_loo(posterior: Fitted, data: Data, *, key: PRNGKeyArray | None = None, num_draws: int = 500) -> Loo:
-    """Pareto-smoothed leave-one-out prediction of the transitions of `data`; only differences between priors matter.
+    """Leave-one-out prediction of transitions (PSIS-LOO), to compare priors: only differences between them matter.
 
     Args:
         posterior: as `infer` returns it, or a mixture.

@@ -524,10 +524,10 @@ def _draws_dataset(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
     dims = {"transition_probs": (*pair, outcome_axis(space)), "reward_mean": pair}
     made = {}
     for name, values in posterior.by_chain().items():
-        chains, held = values.shape[:2]
-        number = min(held, max(1, num_draws // chains))
+        chains, num_held = values.shape[:2]
+        number = min(num_held, max(1, num_draws // chains))
         axes |= {"chain": np.arange(chains), "draw": np.arange(number)}
-        made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * held // number])
+        made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * num_held // number])
     attributes = {"method": "given draws", "left_out": "all other groups: draws of another program hold no data"}
     return xr.Dataset(made, axes, attributes)
 

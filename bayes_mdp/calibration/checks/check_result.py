@@ -272,7 +272,7 @@ def _limits(found: Detectable) -> str:
 
 
 def plot_check(check: Check) -> "Figure":
-    """All figures: recovery, ECDF difference, coverage, z-score, joint score, and the reliability of P(optimal).
+    """The pictures of a check: recovery, ECDF difference, coverage, z-score, joint score, reliability of P(optimal).
 
     Args:
         check: result of `check`.

@@ -408,7 +408,7 @@ def check(
     path: str | Path | None = None,
     options: CheckOptions = CheckOptions(),
 ) -> Check:
-    """Simulation-based calibration of decisions: coverage, contraction, z-scores and a verdict; `print` shows it.
+    """Whether a prior is calibrated for decisions: coverage, contraction, z-scores by simulation, and a verdict.
 
     Truths are drawn from the prior, or near `data` (see `truths_near`), and inferred from simulated transitions, all in
     one compiled program (see `sbc`). For every quantity the truth is compared with the draws of its posterior: ranks,

@@ -167,11 +167,11 @@ class OccupancyProgram:
     def least(self, budget: int, limits: Float[np.ndarray, " K"] | None = None) -> float:
         """The least that any policy spends of one budget, within the others where these are given; inf: none is."""
         _, units = self.units
-        others = None
+        other_limits = None
         if limits is not None:
-            others = limits / units
-            others[budget] = np.inf
-        solution = self._optimise(self.costs[budget] / units[budget], others)
+            other_limits = limits / units
+            other_limits[budget] = np.inf
+        solution = self._optimise(self.costs[budget] / units[budget], other_limits)
         return np.inf if solution is None else float(self.costs[budget] @ solution[0])
 
     def largest_margin(self, limits: Float[np.ndarray, " K"], spread: Float[np.ndarray, " K"]) -> float:
@@ -260,29 +260,31 @@ def occupancy_program(
     steps = objective.horizon if episodic else 1
     n_states, number = rows.n_states, len(costs)
     rate = 1.0 if episodic else float(step_discount(objective))
-    rates = [float(step_discount(each)) for each in (objective, *by_cost)]
+    rates = [float(step_discount(x)) for x in (objective, *by_cost)]
     flows, parts = [], []
     for h in range(steps):
-        part, here, entries = rows.at_step(h)
+        part, pairs_of_step, entries = rows.at_step(h)
         fixed, mass = (x[h] if x.ndim > y else x for x, y in ((policies.fixed, 2), (policies.mass, 1)))
         state, action, mixture = _mixtures(part, fixed, mass, policies.free)
         # What a variable brings: the mean over the actions that it mixes, at the weight of its step.
-        paid = np.stack([x[h] if x.ndim == 2 else x for x in (reward, *costs)])[:, here]
-        weights = np.array([each**h if episodic else 1.0 for each in rates])
+        paid = np.stack([x[h] if x.ndim == 2 else x for x in (reward, *costs)])[:, pairs_of_step]
+        weights = np.array([discount**h if episodic else 1.0 for discount in rates])
         parts.append((np.full(len(state), h), state, action, weights[:, None] * (mixture @ paid.T).T))
         # Time that leaves a state, and what of it arrives in the next ones; an end leaves the process.
-        there = sparse.csr_array((probs[entries], (part.pair, part.next_state)), shape=(len(part.state), n_states + 1))
+        transitions = sparse.csr_array(
+            (probs[entries], (part.pair, part.next_state)), shape=(len(part.state), n_states + 1)
+        )
         out = sparse.csr_array((np.ones(len(state)), (state, np.arange(len(state)))), shape=(n_states, len(state)))
-        arrives = sparse.csr_array(mixture @ there)[:, :n_states]
+        arrives = sparse.csr_array(mixture @ transitions)[:, :n_states]
         flows.append((out, sparse.csr_array(rate * arrives.T)))
     inflow = np.zeros(steps * n_states)
     inflow[:n_states] = start
     if episodic:
         blocks: list[list[sparse.csr_array | None]] = [[None] * steps for _ in range(steps)]
-        for h, (out, into) in enumerate(flows):
+        for h, (out, arriving) in enumerate(flows):
             blocks[h][h] = out
             if h + 1 < steps:
-                blocks[h + 1][h] = -into
+                blocks[h + 1][h] = -arriving
         flow = sparse.csr_array(sparse.block_array(blocks))
     else:
         flow = sparse.csr_array(flows[0][0] - flows[0][1])
@@ -361,11 +363,11 @@ class Spender:
 
     def halves(self) -> tuple["Spender", "Spender"]:
         """For each half of the draws of a posterior that holds a fixed number: what learnt an outcome is halved too."""
-        both = {
-            name: each.halves() if isinstance(each, HoldsDraws) else (each, each)
-            for name, each in self.outcomes.items()
+        halves = {
+            name: outcome.halves() if isinstance(outcome, HoldsDraws) else (outcome, outcome)
+            for name, outcome in self.outcomes.items()
         }
-        first, second = ({name: pair[i] for name, pair in both.items()} for i in (0, 1))
+        first, second = ({name: pair[i] for name, pair in halves.items()} for i in (0, 1))
         return replace(self, outcomes=first), replace(self, outcomes=second)
 
     def paid_in_mean(self, rows: PairRows, probs: Float[np.ndarray, "1 E"]) -> Float[np.ndarray, "K *H Q"]:
@@ -394,8 +396,8 @@ class Spender:
                 costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
             else:
                 assert not isinstance(outcome, Outcome)
-                learnt = LearntReward(name, pair_draws(key, limit_draws(outcome, num)[0], used)).of_pairs(drawn)
-                costs.append(np.stack([self._by_step(each) for each in learnt]))
+                learnt = LearntReward.of(key, name, limit_draws(outcome, num)[0], used).of_pairs(drawn)
+                costs.append(np.stack([self._by_step(table) for table in learnt]))
         return draws.rows, drawn, np.stack(costs)
 
     @property
@@ -449,7 +451,7 @@ def read_budgets(
                 raise type(error)(f"budgets[{name!r}].outcome: {error}") from None
         if not isinstance(outcomes[name], Outcome):
             require_ability(outcomes[name], CanMean, f"budgets[{name!r}]")
-    fixed = {name: each for name, each in outcomes.items() if isinstance(each, Outcome)}
+    fixed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
     read = read_outcomes(fixed, sizes.shape, sizes.ends, objective)
     rate = float(step_discount(objective))
     for name, (_, summed) in read.items():
@@ -460,7 +462,7 @@ def read_budgets(
                 "both)"
             )
     summed = [read[name][1] if name in read else objective for name in outcomes]
-    return Spender(dict(budgets), outcomes, {name: each[0] for name, each in read.items()}, summed, objective)
+    return Spender(dict(budgets), outcomes, {name: outcome[0] for name, outcome in read.items()}, summed, objective)
 
 
 def _by_label(
@@ -736,10 +738,10 @@ def check_certifiable(budgets: Mapping[str, Budget], num_draws: int) -> None:
 @cache
 def _target(number: int, allowed: float) -> int:
     """Draws over a budget that the search lets a policy have, so that it likely passes in as many fresh ones."""
-    most = most_over(number, allowed)
-    for over in range(most, 0, -1):
-        if binom.cdf(most, number, over / number) >= LIKELY:
-            return over
+    limit = most_over(number, allowed)
+    for number_over in range(limit, 0, -1):
+        if binom.cdf(limit, number, number_over / number) >= LIKELY:
+            return number_over
     return 0
 
 
@@ -806,22 +808,24 @@ def search_within_budgets(
     require_feasible(first, spender, "on average (in the posterior's mean MDP)")
     programs = [first, *(mean_program(mean, spender, start, policies) for _, policies in sets[1:])]
     results = [_least_margin(program, spender, evaluate) for program in programs]
-    found = [
-        Found(one.plan.policy, one.values, float(one.values.mean()), how, False) for one, how in results if one.passes
+    options = [
+        Found(result.plan.policy, result.values, float(result.values.mean()), method, False)
+        for result, method in results
+        if result.passes
     ]
-    if today is not None and found:
+    if today is not None and options:
         values, costs = _in_draws(key, posterior, spender, today, start, num_draws)
         share, slack = promise
-        sure = [each for each in found if no_worse(each.values[:, None], values, slack, share)[0]]
+        sure = [option for option in options if no_worse(option.values[:, None], values, slack, share)[0]]
         if not sure and kept(costs):
-            how = "no other policy within the budgets is as sure: the baseline"
-            sure = [Found(today, values, float(values.mean()), how, False)]
-        found = sure or found
-    if found:
-        return max(found, key=lambda one: one.score)
+            method = "no other policy within the budgets is as sure: the baseline"
+            sure = [Found(today, values, float(values.mean()), method, False)]
+        options = sure or options
+    if options:
+        return max(options, key=lambda result: result.score)
     # No margin is enough: the policy of the largest one is the most careful that there is.
-    careful, how = results[0]
-    return Found(careful.plan.policy, careful.values, float(careful.values.mean()), how, False)
+    careful, method = results[0]
+    return Found(careful.plan.policy, careful.values, float(careful.values.mean()), method, False)
 
 
 def _in_draws(
@@ -853,13 +857,13 @@ def _least_margin(
     program: OccupancyProgram, spender: Spender, evaluate: Callable[[OccupancyPlan], Evaluated]
 ) -> tuple[Evaluated, str]:
     """The plan of the least margin below the budgets that passes in the draws, or the most careful one."""
-    how = "linear program of the mean MDP"
+    method = "linear program of the mean MDP"
     limits = spender.limits
     free = program.solve(None)
     assert free is not None
     best = evaluate(free)
     if best.passes:
-        return best, f"{how}: the budgets bind nowhere"
+        return best, f"{method}: the budgets bind nowhere"
     plain = program.solve(limits)
     # Standard deviations of the costs are the unit of the margin; a cost without any needs none.
     spread = best.costs.std(0)
@@ -869,23 +873,23 @@ def _least_margin(
         if tried.passes or not spread.any():
             best = tried
             if not spread.any():
-                return best, how
+                return best, method
             # It may be that less than the budget's mean is enough: from a margin at which nothing binds up to none.
             excess = np.where(spread > 0, (free.costs - limits) / np.where(spread > 0, spread, 1.0), 0.0)
-            return _bisected(program, limits, spread, evaluate, (-float(excess.max()), 0.0), best, how)
+            return _bisected(program, limits, spread, evaluate, (-float(excess.max()), 0.0), best, method)
     elif not spread.any():
-        return best, f"{how}: no policy of this set is within the budgets"
+        return best, f"{method}: no policy of this set is within the budgets"
     high = program.largest_margin(limits, spread) * (1 - 1e-9) if plain is not None else -1.0
     plan = program.solve(limits - high * spread) if high > 0 else plain
     if plan is None:
-        return best, f"{how}: no policy of this set is within the budgets"
+        return best, f"{method}: no policy of this set is within the budgets"
     best = evaluate(plan)
     if not best.passes:
         return (
             best,
-            f"{how}: no policy keeps the budgets surely enough in the draws of the search; the most careful one",
+            f"{method}: no policy keeps the budgets surely enough in the draws of the search; the most careful one",
         )
-    return _bisected(program, limits, spread, evaluate, (0.0, high), best, how)
+    return _bisected(program, limits, spread, evaluate, (0.0, high), best, method)
 
 
 def _bisected(
@@ -931,8 +935,8 @@ def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, look
         posterior: that was drawn from.
         looks: at how many sizes of the draws one may stop; the confidence is shared among them.
     """
-    held = posterior.most_draws if isinstance(posterior, Fitted) else None
-    fresh = held is None and not isinstance(posterior, HoldsDraws)
+    most_draws = posterior.most_draws if isinstance(posterior, Fitted) else None
+    fresh = most_draws is None and not isinstance(posterior, HoldsDraws)
     drawn, _ = limit_draws(posterior, len(value.draws))
     costs = costs_of(value, spender)
     over = spender.over(costs)
@@ -978,14 +982,14 @@ class ShadowPrice(eqx.Module):
     @property
     def zeros(self) -> float:
         """Share of the other draws in which the price is zero: the budget does not bind."""
-        there = self.draws[~np.isnan(self.draws)]
-        return float((there == 0).mean()) if len(there) else np.nan
+        known = self.draws[~np.isnan(self.draws)]
+        return float((known == 0).mean()) if len(known) else np.nan
 
     @property
     def interval(self) -> tuple[float, float]:
         """The central 95 % of the draws in which there is a price, in units of the value by those of the outcome."""
-        there = self.draws[~np.isnan(self.draws)]
-        return (np.nan, np.nan) if not len(there) else central_interval(there)
+        known = self.draws[~np.isnan(self.draws)]
+        return (np.nan, np.nan) if not len(known) else central_interval(known)
 
     def __str__(self) -> str:
         """One sentence or two."""
@@ -1009,7 +1013,7 @@ def plan_in_draw(
         start: distribution of the first state.
         policies: the set.
     """
-    costs = np.stack([each.of_pairs(rows, drawn.probs, spender.horizon)[0] for each in spender.known.values()])
+    costs = np.stack([outcome.of_pairs(rows, drawn.probs, spender.horizon)[0] for outcome in spender.known.values()])
     summed = (spender.objective, spender.summed)
     program = occupancy_program(rows, drawn.probs[0], drawn.reward[0], costs, summed, start, policies)
     return careful_plan(program, spender.limits).policy
@@ -1085,8 +1089,8 @@ class BudgetPlan(eqx.Module):
                 f"{name}: spends {amount(self.costs[name], 6)} of {amount(budget.limit, 6)}; one more unit would add "
                 f"{amount(self.prices[name])}"
             )
-        where = ", ".join(str(each[0]) if len(each) == 1 else f"{each[1]} at step {each[0]}" for each in self.mixes)
-        parts.append(f"actions are mixed in state {where}" if where else "one action in every state")
+        mixed_states = ", ".join(str(mix[0]) if len(mix) == 1 else f"{mix[1]} at step {mix[0]}" for mix in self.mixes)
+        parts.append(f"actions are mixed in state {mixed_states}" if mixed_states else "one action in every state")
         return Section(f"Policy within budgets, {describe_objective(self.objective)}", parts)
 
 
@@ -1146,7 +1150,7 @@ def budget_plan(
         plan.value,
         dict(zip(names, map(float, plan.costs), strict=True)),
         dict(zip(names, map(float, plan.prices), strict=True)),
-        tuple(tuple(map(int, each)) for each in mixed),
+        tuple(tuple(map(int, index)) for index in mixed),
         objective,
         dict(budgets),
     )
@@ -1181,9 +1185,9 @@ class ParetoFront:
         import pandas as pd
 
         columns = {"budget": self.budget, "in_mean": self.in_mean, "price": self.price}
-        for what, draws in (("value", self.values), ("cost", self.costs)):
+        for column, draws in (("value", self.values), ("cost", self.costs)):
             low, high = np.quantile(draws, (0.025, 0.975), axis=-1)
-            columns |= {what: draws.mean(-1), f"{what}_low": low, f"{what}_high": high}
+            columns |= {column: draws.mean(-1), f"{column}_low": low, f"{column}_high": high}
         return pd.DataFrame(columns)
 
     __str__ = as_text
@@ -1267,17 +1271,17 @@ def pareto_front(
     # From the least cost, rounding apart, to that of the free optimum, where the price is zero.
     budget = np.linspace(least, max(float(free.costs[0]), least), int(points))
     slack = ROUNDING * max(float(np.abs(budget).max()), 1e-300)
-    solved = [(each, program.solve(np.array([each + slack]))) for each in budget]
+    solved = [(level, program.solve(np.array([level + slack]))) for level in budget]
     # Nearly none is left out: each budget is at least the least cost, rounding apart.
-    kept = [(each, plan) for each, plan in solved if plan is not None]
-    named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, (_, plan) in enumerate(kept)}
+    feasible = [(level, plan) for level, plan in solved if plan is not None]
+    named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, (_, plan) in enumerate(feasible)}
     answers = policy_values(key, posterior, named, objective, start, num_draws, spender.outcomes).values()
     return ParetoFront(
         outcome,
-        np.array([each for each, _ in kept]),
-        np.stack([plan.policy for _, plan in kept]),
-        np.array([plan.value for _, plan in kept]),
-        np.array([float(plan.prices[0]) for _, plan in kept]),
+        np.array([level for level, _ in feasible]),
+        np.stack([plan.policy for _, plan in feasible]),
+        np.array([plan.value for _, plan in feasible]),
+        np.array([float(plan.prices[0]) for _, plan in feasible]),
         np.stack([answer.draws for answer in answers]),
         np.stack([answer.outcomes[outcome].draws for answer in answers]),
         objective,

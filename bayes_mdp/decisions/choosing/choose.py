@@ -167,7 +167,7 @@ class PolicyChoice(eqx.Module):
     @property
     def within_budgets(self) -> bool:
         """Whether fresh draws show that the candidate keeps every budget as surely as asked; True: there is none."""
-        return all(each.certified for each in self.spending.values())
+        return all(spent.certified for spent in self.spending.values())
 
     @property
     def found_nothing(self) -> bool:
@@ -192,8 +192,8 @@ class PolicyChoice(eqx.Module):
         if self.value.basis is not None and self.value.basis.untried is not None:
             parts.append(f"{self.value.basis.untried_share:.2g} of its time in {self.value.basis.untried}: {REMEDY}")
         parts += describe_law(self.value.basis)
-        parts += [f"budget of {each}" for each in self.spending.values()]
-        parts += [f"price of {each}" for each in self.shadow_prices.values()]
+        parts += [f"budget of {line}" for line in self.spending.values()]
+        parts += [f"price of {line}" for line in self.shadow_prices.values()]
         if self.improvement is not None and not self.found_nothing:
             parts.append(str(self.improvement))
         if self.baseline is not None and not self.found_nothing and self.value.mean > self.baseline.mean:
@@ -302,22 +302,24 @@ def choose(
             slack,
         )
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
-    near = None
+    near_optima = None
     if isinstance(criterion, Robust):
         with stage("policies searched"):
-            found = _robust(criterion, search, mean, objective, sets[0][1])
+            result = _robust(criterion, search, mean, objective, sets[0][1])
     else:
-        near = _near_optima(search, mean) if needs_best(scored(criterion)) else None
+        near_optima = _near_optima(search, mean) if needs_best(scored(criterion)) else None
         with stage("policies searched"):
-            found = _search(scored(criterion), search, sets, mean, objective, limits, today, near, confidence, slack)
+            result = _search(
+                scored(criterion), search, sets, mean, objective, limits, today, near_optima, confidence, slack
+            )
     del search  # the draws that it holds
     if needed is not None:
         # Nothing but the pairs of the policies that are judged.
-        taken = found.policy > 0 if today is None else (found.policy > 0) | (today > 0)
+        taken = result.policy > 0 if today is None else (result.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        return _judged(found, criterion, judge, posterior, today, near, confidence, slack, start.words, judged)
+        return _judged(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, judged)
 
 
 def _needed_pairs(
@@ -364,11 +366,11 @@ def _within_budgets(
     first, second = spender.halves() if isinstance(posterior, HoldsDraws) else (spender, spender)
     promise = (1.0 - STRICTER * (1.0 - confidence), slack)
     with stage("policies searched"):
-        found = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
+        result = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
     with stage("policy in fresh draws"):
         judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
-        choice = _judged(found, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
-        named = {"candidate": found.policy}
+        choice = _judged(result, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
+        named = {"candidate": result.policy}
         value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
         spending = spending_of(value, second, posterior)
         prices = shadow_prices(keys[1], judged, second, mean, start.probs, sets[0][1], num_draws)
@@ -415,12 +417,13 @@ def _policy_sets(
     sets = [("the optimum of the mean MDP", policy_set(limits, legal, shape, counts, today))]
     if today is None or counts is None:
         return sets
-    for below in THRESHOLDS:
-        if below > (limits.bootstrap_below or 0):
+    for threshold in THRESHOLDS:
+        if threshold > (limits.bootstrap_below or 0):
             name = (
-                f"the optimum of the mean MDP that follows the baseline where actions were seen less than {below} times"
+                "the optimum of the mean MDP that follows the baseline where actions were seen less than "
+                f"{threshold} times"
             )
-            smaller = policy_set(limits, legal, shape, counts, today, below)
+            smaller = policy_set(limits, legal, shape, counts, today, threshold)
             # Where the limits forbid what the baseline does, it cannot be followed.
             if sets[0][1].contains(smaller.policy(smaller.best(np.zeros(shape)))):
                 sets.append((name, smaller))
@@ -451,24 +454,24 @@ def _search(
     results = [enumerate_policies(main)]
     if results[0] is None or today is not None:
         starts = _starts(main, sets, mean, objective)
-        some = starts if results[0] is None else [start for start in starts if start[1] is not sets[0][1]]
-        results += _ascents(main, some)
-    found = [result for result in results if result is not None]
+        used_starts = starts if results[0] is None else [start for start in starts if start[1] is not sets[0][1]]
+        results += _ascents(main, used_starts)
+    ends = [result for result in results if result is not None]
     if limits.stochastic:
-        found = sorted(found, key=lambda result: -result.score)[:ASCENTS]
-        found = [climb(main, result) if main.policies.contains(result.policy) else result for result in found]
-    found += [stay] if stay is not None else []
-    if not found:
+        ends = sorted(ends, key=lambda result: -result.score)[:ASCENTS]
+        ends = [climb(main, result) if main.policies.contains(result.policy) else result for result in ends]
+    ends += [stay] if stay is not None else []
+    if not ends:
         raise ValueError("limits leave no policy with a finite value, expected at least one")
-    return max(found, key=lambda result: result.score)
+    return max(ends, key=lambda result: result.score)
 
 
 def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, "*H S A"] | None:
     """The optimum of the mean MDP, from which policy iteration in every draw starts; None where that is of no use."""
     if mean is None or isinstance(draws.objective, Episodic):
         return None
-    every = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
-    return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, every)]
+    all_policies = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
+    return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, all_policies)]
 
 
 SearchStart = tuple[str, PolicySet, Int[np.ndarray, "*H S"]]
@@ -496,11 +499,11 @@ def _ascents(main: Problem, starts: list[SearchStart]) -> list[Found | None]:
     values = main.draws.values(np.stack([policies.policy(choice) for _, policies, choice in starts]))
     free = Problem(main.draws, main.criterion, main.policies, main.best)
     order = np.lexsort((-free.scores(values), -main.scores(values)))[:ASCENTS]
-    found = []
+    climbed = []
     for index in order:
         name, policies, choice = starts[index]
-        found.append(ascend(Problem(main.draws, main.criterion, policies, main.best, main.feasible), choice, name))
-    return found
+        climbed.append(ascend(Problem(main.draws, main.criterion, policies, main.best, main.feasible), choice, name))
+    return climbed
 
 
 def _robust(
@@ -508,18 +511,18 @@ def _robust(
 ) -> Found:
     if criterion.radius is None:
         members = credible_set(draws, mean, float(criterion.confidence))
-        what = f"a set that has at least {float(criterion.confidence):g} of the posterior"
+        set_words = f"a set that has at least {float(criterion.confidence):g} of the posterior"
     else:
         members = centre(draws, mean)
         shape = draws.sizes.shape[-2:]
         if criterion.radius.shape != shape:
             raise ValueError(f"radius has shape {criterion.radius.shape}, expected {shape} (state, action)")
         members = members.scaled(criterion.radius[members.state, members.action], np.zeros(len(members.state)))
-        what = "the given set"
+        set_words = "the given set"
     plan = robust_plan(members, objective, policies)
     policy = policies.policy(plan.choice)
     score = float(plan.values @ draws.start)
-    return Found(policy, np.full(draws.num, score), score, f"robust dynamic programming over {what}", True)
+    return Found(policy, np.full(draws.num, score), score, f"robust dynamic programming over {set_words}", True)
 
 
 def _judged(
@@ -635,21 +638,21 @@ def choice_spread(
     needed = policies.used | (candidate > 0).reshape(-1, *policies.free.shape).any(0)
     draws = draws_of(key, posterior, objective, NUM_CHOICES, initial=initial, needed=needed, fewest=FEW_CHOICES)
     start = np.where(policies.free, candidate - policies.fixed, -np.inf).argmax(-1)
-    others = []
+    rivals = []
     number = min(draws.num, NUM_CHOICES if draws.numbers < LARGE else FEW_CHOICES)
     with bar_of(number, " choices") as bar:
-        for which, drawn in draws.blocks(slice(number)):
-            for i in range(len(which)):
-                one = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
-                others.append(
-                    policies.policy(improve(draws.rows, one, objective, policies, start))
+        for draw_numbers, drawn in draws.blocks(slice(number)):
+            for i in range(len(draw_numbers)):
+                in_draw = Drawn(drawn.probs[i : i + 1].astype(np.float64), drawn.reward[i : i + 1].astype(np.float64))
+                rivals.append(
+                    policies.policy(improve(draws.rows, in_draw, objective, policies, start))
                     if best is None
-                    else best(draws.rows, one)
+                    else best(draws.rows, in_draw)
                 )
                 bar.update(1)
-    own = np.arange(number)
+    diagonal = np.arange(number)
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.
-    values = draws.values(np.stack([candidate, *others]))
+    values = draws.values(np.stack([candidate, *rivals]))
     ahead = values[:, 1:] - values[:, :1]
-    optimism = ahead[own, own] - ahead.mean(0)
+    optimism = ahead[diagonal, diagonal] - ahead.mean(0)
     return float(np.sqrt(1.0 + optimism.var() / gain.var()))

@@ -113,15 +113,15 @@ class CommonDraws:
             which: of the draws.
             numbers: how many numbers are made of a draw that is held; None: all in double precision.
         """
-        wanted = np.arange(self.num)[which]
+        selected = np.arange(self.num)[which]
         if self.kept is not None:
             size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
-            for first in range(0, len(wanted), size):
-                part = wanted[first : first + size]
+            for first in range(0, len(selected), size):
+                part = selected[first : first + size]
                 yield part, _picked(self.kept, part)
             return
-        for first, drawn in _drawn(self.stream(), int(wanted.max(initial=-1)) + 1, self.objective):
-            part = wanted[(wanted >= first) & (wanted < first + len(drawn.probs))]
+        for first, drawn in _drawn(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
+            part = selected[(selected >= first) & (selected < first + len(drawn.probs))]
             if len(part):
                 yield part, _picked(drawn, part - first)
 
@@ -157,9 +157,9 @@ class CommonDraws:
                 require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
             return values, gaps
         pairs = [PolicyPairs(self.rows, policy) for policy in policies]
-        for part, drawn in self.blocks(numbers=max((each.numbers for each in pairs), default=1)):
-            for i, each in enumerate(pairs):
-                answer = proven(each.chains(drawn), objective, max(precision, EPS))
+        for part, drawn in self.blocks(numbers=max((policy_pairs.numbers for policy_pairs in pairs), default=1)):
+            for i, policy_pairs in enumerate(pairs):
+                answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS))
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
             require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
         return values, gaps
@@ -174,15 +174,15 @@ class CommonDraws:
         """
         weights, total = np.asarray(weights), np.zeros(self.policy_shape)
         # A criterion of the tail weighs few of the draws.
-        for part, each in self._slopes(policy, np.flatnonzero(weights)):
-            total += np.tensordot(weights[part], each, axes=1)
+        for part, slopes in self._slopes(policy, np.flatnonzero(weights)):
+            total += np.tensordot(weights[part], slopes, axes=1)
         return total
 
     def gradients(self, policy: Float[AnyArray, "*H S A"]) -> Float[np.ndarray, "W *H S A"]:
         """The derivative of every draw's value by the action probabilities."""
         slopes = np.empty((self.num, *self.policy_shape))
-        for part, each in self._slopes(policy, EVERY):
-            slopes[part] = each
+        for part, block in self._slopes(policy, EVERY):
+            slopes[part] = block
         return slopes
 
     def _slopes(
@@ -192,13 +192,13 @@ class CommonDraws:
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
-            drawn, each = _in_double(rows, drawn), np.zeros((len(part), *self.policy_shape))
+            drawn, slopes = _in_double(rows, drawn), np.zeros((len(part), *self.policy_shape))
             if pairs is None:
                 assert isinstance(objective, Episodic)
                 time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
                 for i, step in enumerate(backward(rows, drawn, policy, objective)):
                     h = objective.horizon - 1 - i
-                    each[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
+                    slopes[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
             else:
                 chains = pairs.chains(drawn)
                 rate = float(step_discount(objective))
@@ -206,8 +206,8 @@ class CommonDraws:
                 values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
                 later = np.append(values, np.zeros((len(values), 1)), -1)
                 q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
-                each[:, rows.state, rows.action] = occupancy(chains, objective, self.start)[:, rows.state] * q
-            yield part, each
+                slopes[:, rows.state, rows.action] = occupancy(chains, objective, self.start)[:, rows.state] * q
+            yield part, slopes
 
     def best(self, near: Float[AnyArray, "*H S A"] | None = None) -> Float[np.ndarray, " W"]:
         """The optimal value of every draw, over all policies that know the draw (and use needed pairs alone).
@@ -275,7 +275,7 @@ def draws_of(
     posterior, num_draws = limit_draws(posterior, num_draws)
     sizes = sizes_of(posterior)
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
-    start, given, _ = read_start(sizes, initial, labels_of(posterior))
+    start, has_initial, _ = read_start(sizes, initial, labels_of(posterior))
 
     def stream() -> PairDraws:
         return pair_draws(key, posterior, used)
@@ -284,14 +284,14 @@ def draws_of(
     numbers = len(draws.rows.pair) + len(draws.rows.state)
     num = num_draws if fewest is None else min(num_draws, max(fewest, SEARCHED // max(numbers, 1)))
     check_memory(sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
-    kept, rows = None, draws.rows
+    stored, rows = None, draws.rows
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
-        kept = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
+        stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
         for first, drawn in _drawn(draws, num, objective):
-            for column, part in zip(kept, drawn, strict=True):
+            for column, part in zip(stored, drawn, strict=True):
                 column[first : first + len(part)] = part
-    return CommonDraws(stream, kept, num, sizes, objective, start, given, draws.rows)
+    return CommonDraws(stream, stored, num, sizes, objective, start, has_initial, draws.rows)
 
 
 def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:

@@ -66,8 +66,8 @@ class CredibleSet(eqx.Module):
         Half of the radius moves from the best outcomes of a row to its worst one (Iyengar 2005, section 4). The end has
         value zero.
         """
-        every = jnp.append(values, 0.0)
-        ahead = every[jnp.asarray(self.successor)]
+        padded = jnp.append(values, 0.0)
+        ahead = padded[jnp.asarray(self.successor)]
         possible, probs = jnp.asarray(self.possible), jnp.asarray(self.probs)
         if self.aligned:
             # All rows list the same places: one order for all. Places that do not exist have no mass to be taken.
@@ -161,13 +161,13 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
             "measured on half of the draws"
         )
     rows, rewards = (np.zeros(len(middle.state)) for _ in range(2))
-    for each in _distances(draws, middle, slice(first)):
-        rows, rewards = rows + each[0].sum(0) / first, rewards + each[1].sum(0) / first
+    for distances in _distances(draws, middle, slice(first)):
+        rows, rewards = rows + distances[0].sum(0) / first, rewards + distances[1].sum(0) / first
     shape = np.maximum(rows, 1e-12), np.maximum(rewards, 1e-12 * np.abs(middle.reward).max() + 1e-300)
     largest = np.concatenate(
         [
-            np.maximum((each[0] / shape[0]).max(-1), (each[1] / shape[1]).max(-1))
-            for each in _distances(draws, middle, slice(first, None))
+            np.maximum((distances[0] / shape[0]).max(-1), (distances[1] / shape[1]).max(-1))
+            for distances in _distances(draws, middle, slice(first, None))
         ]
     )
     factor = float(np.sort(largest)[rank - 1]) * _WIDER

@@ -139,7 +139,7 @@ class SoftRobust(eqx.Module):
 
 
 class Regret(eqx.Module):
-    """Minus the mean of the largest share `level` of the regrets; 0: minus the largest (min-max regret).
+    """Regret, as a criterion: minus the mean of its largest share `level` over the draws; 0: minus the largest.
 
     The regret in an MDP is the value of its own optimal policy minus that of the policy. At level 1 this chooses as
     `ExpectedValue` does.
@@ -166,7 +166,7 @@ class Regret(eqx.Module):
 
 
 class Percentile(Module):
-    """What the value exceeds with probability 1 - level: sup {y: P(value >= y) >= 1 - level} (Delage and Mannor 2010).
+    """The value that is exceeded with probability 1 - level: sup {y: P(value >= y) >= 1 - level} (Delage, Mannor 2010).
 
     Args:
         level: 1 minus the probability with which the value is exceeded; in (0, 1].
@@ -204,8 +204,8 @@ class Percentile(Module):
         Args:
             values, best: as of `score`.
         """
-        at = np.argsort(values, kind="stable")[-self.rank(len(values))]
-        return np.eye(len(values))[at]
+        ranked_draw = np.argsort(values, kind="stable")[-self.rank(len(values))]
+        return np.eye(len(values))[ranked_draw]
 
 
 class ProbabilityOptimal(Module):

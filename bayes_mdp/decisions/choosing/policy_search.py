@@ -95,8 +95,8 @@ def enumerate_policies(problem: Problem) -> Found | None:
         best = _best_of_choices(problem, np.arange(round(count)))
     if best is None:
         return None
-    how = f"best of all {round(count)} deterministic policies, in these draws"
-    return Found(best.policy, best.values, best.score, how, True)
+    method = f"best of all {round(count)} deterministic policies, in these draws"
+    return Found(best.policy, best.values, best.score, method, True)
 
 
 class _Best(NamedTuple):
@@ -109,13 +109,13 @@ class _Best(NamedTuple):
 
 def _choices(policies: PolicySet, numbers: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N *H S"]:
     """Deterministic choices by number: the first open state changes slowest."""
-    where = np.argwhere(policies.open_states)
-    options = [np.flatnonzero(policies.free[index[-1]]) for index in where]
+    open_places = np.argwhere(policies.open_states)
+    options = [np.flatnonzero(policies.free[index[-1]]) for index in open_places]
     choices = np.repeat(policies.best(np.zeros(policies.fixed.shape))[None], len(numbers), 0)
     if options:
-        digits = np.unravel_index(numbers, [len(each) for each in options])
-        for index, each, digit in zip(where, options, digits, strict=True):
-            choices[(slice(None), *index)] = each[digit]
+        digits = np.unravel_index(numbers, [len(actions) for actions in options])
+        for index, actions, digit in zip(open_places, options, digits, strict=True):
+            choices[(slice(None), *index)] = actions[digit]
     return choices
 
 
@@ -138,9 +138,9 @@ def _can_be_eliminated(problem: Problem) -> bool:
     Criteria that move by no more than the values do.
     """
     draws = problem.draws
-    held = draws.kept is not None and draws.kept.probs.dtype == np.float64 and draws.batch > BATCH
+    in_memory = draws.kept is not None and draws.kept.probs.dtype == np.float64 and draws.batch > BATCH
     discounted = isinstance(draws.objective, Discounted) and float(draws.objective.discount) > 0
-    return held and discounted and isinstance(problem.criterion, (TailMean, Percentile))
+    return in_memory and discounted and isinstance(problem.criterion, (TailMean, Percentile))
 
 
 def _best_by_elimination(problem: Problem) -> _Best | None:
@@ -184,14 +184,14 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
         policies: the set.
     """
     rows, rate = draws.rows, float(step_discount(draws.objective))
-    kept = draws.kept
-    assert kept is not None
+    stored = draws.kept
+    assert stored is not None
     # 1. Rows of all pairs, dense, and their rewards: what ends the episode is left out.
     size, number = rows.n_states, len(rows.pair)
     table = np.zeros((draws.num, len(rows.state), size + 1))
     place = rows.pair * (size + 1) + rows.next_state
     entries = scipy.sparse.csr_array((np.ones(number), (np.arange(number), place)), (number, table[0].size))
-    table = (kept.probs @ entries).reshape(table.shape)[..., :size]
+    table = (stored.probs @ entries).reshape(table.shape)[..., :size]
     pair_of = np.zeros(policies.free.shape, int)
     pair_of[rows.state, rows.action] = np.arange(len(rows.state))
     drawn = np.zeros(policies.free.shape, bool)
@@ -202,10 +202,10 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
         weights = policies.fixed[state].copy()
         weights[action] += policies.mass[state]
         used = np.flatnonzero(drawn[state] & (weights > 0))
-        which = pair_of[state, used]
+        pairs = pair_of[state, used]
         return (
-            np.einsum("a,wat->wt", weights[used], table[:, which]),
-            kept.reward[:, which] @ weights[used],
+            np.einsum("a,wat->wt", weights[used], table[:, pairs]),
+            stored.reward[:, pairs] @ weights[used],
         )
 
     # 2. A chain with a row for each option of each state, those with one option first, and one that starts.
@@ -213,10 +213,10 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
     order = [*np.flatnonzero(~is_open).tolist(), *np.flatnonzero(is_open).tolist()]
     base = policies.best(np.zeros(policies.fixed.shape))
     options = [np.flatnonzero(policies.free[s]) if is_open[s] else base[s : s + 1] for s in order]
-    parts = [mixed(s, int(a)) for s, each in zip(order, options, strict=True) for a in each]
+    parts = [mixed(s, int(a)) for s, actions in zip(order, options, strict=True) for a in actions]
     chain = np.stack([np.broadcast_to(draws.start / rate, (draws.num, size)), *(row for row, _ in parts)], 1)
     reward = np.stack([np.zeros(draws.num), *(paid for _, paid in parts)], 1)
-    return _eliminated(chain[..., order], reward, [len(each) for each in options], rate)
+    return _eliminated(chain[..., order], reward, [len(actions) for actions in options], rate)
 
 
 def _eliminated(
@@ -260,19 +260,19 @@ def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found
         slope = policies.mass[..., None] * draws.gradient(
             policy, problem.criterion.gradient(values[:, 0], problem.best)
         )
-        found = _step(problem, choice, score, slope)
-        if found is None and _few_changes(problem):
-            found = _single_change(problem, choice, score)
-            at_optimum = found is None
-        if found is None:
+        improvement = _step(problem, choice, score, slope)
+        if improvement is None and _few_changes(problem):
+            improvement = _single_change(problem, choice, score)
+            at_optimum = improvement is None
+        if improvement is None:
             break
-        choice, policy, values, score = found
+        choice, policy, values, score = improvement
     values = draws.values(policy[None])
     score = problem.scores(values)[0]
     if not np.isfinite(score):
         return None
-    how = f"ascent from {name}" + (": no change of one action improves it, in these draws" if at_optimum else "")
-    return Found(policy, values[:, 0], float(score), how, False)
+    method = f"ascent from {name}" + (": no change of one action improves it, in these draws" if at_optimum else "")
+    return Found(policy, values[:, 0], float(score), method, False)
 
 
 Step = tuple[Int[np.ndarray, "*H S"], Float[np.ndarray, "*H S A"], Float[np.ndarray, "W 1"], float]
@@ -283,8 +283,8 @@ def _step(
     problem: Problem, choice: Int[np.ndarray, "*H S"], score: float, slope: Float[np.ndarray, "*H S A"]
 ) -> Step | None:
     """All changes that promise a gain, or the half, ... of them that promise most; None where nothing improves."""
-    wanted = problem.policies.best(slope)
-    gain = np.take_along_axis(slope, wanted[..., None], -1) - np.take_along_axis(slope, choice[..., None], -1)
+    target = problem.policies.best(slope)
+    gain = np.take_along_axis(slope, target[..., None], -1) - np.take_along_axis(slope, choice[..., None], -1)
     gain = np.where(problem.policies.open_states, gain[..., 0], 0.0)
     scale = max(float(np.abs(slope).max()), 1e-300)
     order = np.argsort(-gain, axis=None, kind="stable")[: int((gain > BETTER * scale).sum())]
@@ -297,7 +297,7 @@ def _step(
         trials = []
         for size in sizes:
             trial = choice.copy()
-            trial.flat[order[:size]] = wanted.flat[order[:size]]
+            trial.flat[order[:size]] = target.flat[order[:size]]
             trials.append(trial)
         better = _best_of(problem, trials, score)
         if better is not None:
@@ -357,8 +357,8 @@ def climb(problem: Problem, start: Found) -> Found:
     if not isinstance(problem.criterion, (TailMean, Percentile)) or not policies.open_states.any():
         return start
     open_pairs = policies.open_states[..., None] & policies.free
-    what = f"num_draws is {draws.num}"
-    check_memory(what, 8.0 * 3 * draws.num * policies.fixed.size, "fewer draws, or stochastic=False, take less")
+    size_words = f"num_draws is {draws.num}"
+    check_memory(size_words, 8.0 * 3 * draws.num * policies.fixed.size, "fewer draws, or stochastic=False, take less")
     policy, values, score = start.policy, start.values, start.score
     region, fresh, slopes = 0.5, True, np.zeros((0, 0))
     scale = max(float(np.abs(values).max()), 1e-300)
@@ -367,27 +367,27 @@ def climb(problem: Problem, start: Found) -> Found:
         if fresh:
             slopes = (draws.gradients(policy) * policies.mass[..., None])[:, open_pairs]
         now = _choice(problem, policy)
-        wanted, promised = _program(problem, now[open_pairs], values, slopes, region)
+        target, promised = _program(problem, now[open_pairs], values, slopes, region)
         if promised - score <= SMALLEST_GAIN * scale or region < SMALLEST_REGION:
             break
         trial = now.copy()
-        trial[open_pairs] = wanted
+        trial[open_pairs] = target
         trial = trial / np.maximum(trial.sum(-1, keepdims=True), 1e-300)
         new = policies.mixed(trial)
-        found = draws.values(new[None])
-        reached = problem.scores(found)[0]
+        trial_values = draws.values(new[None])
+        reached = problem.scores(trial_values)[0]
         fresh = reached > score
         if fresh:
             # As good as promised: the linearisation holds further out.
             good = reached - score > 0.75 * (promised - score)
-            policy, values, score = new, found[:, 0], float(reached)
+            policy, values, score = new, trial_values[:, 0], float(reached)
             region, steps = min(1.0, 2 * region) if good else region, steps + 1
         else:
             region /= 4
     if not steps:
         return start
-    how = f"{start.how}; then a mixture of actions, by {steps} linear programs (a local optimum)"
-    return Found(policy, values, score, how, False)
+    method = f"{start.how}; then a mixture of actions, by {steps} linear programs (a local optimum)"
+    return Found(policy, values, score, method, False)
 
 
 def _choice(problem: Problem, policy: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S A"]:
@@ -433,12 +433,12 @@ def _program(
         offset = criterion.weight * constant.mean()
     else:
         # The draws above the percentile stay above: max y, y <= u_w(x) for these.
-        above = np.argsort(-values, kind="stable")[: criterion.rank(number)]
+        worst = np.argsort(-values, kind="stable")[: criterion.rank(number)]
         cost = np.concatenate([np.zeros(size), [-1.0]])
-        rows = np.concatenate([-slopes[above], np.ones((len(above), 1))], 1)
-        limit, extra, offset = constant[above], np.array([[-np.inf, np.inf]]), 0.0
+        rows = np.concatenate([-slopes[worst], np.ones((len(worst), 1))], 1)
+        limit, extra, offset = constant[worst], np.array([[-np.inf, np.inf]]), 0.0
     equations = sparse.hstack([sums, sparse.csr_array((number_open, len(extra)))], format="csr")
-    found = linprog(
+    solution = linprog(
         cost,
         A_ub=rows,
         b_ub=None if rows is None else limit,
@@ -447,6 +447,6 @@ def _program(
         bounds=np.concatenate([bounds, extra]),
         method="highs",
     )
-    if not found.success:
+    if not solution.success:
         return now, -np.inf
-    return np.clip(found.x[:size], 0.0, 1.0), float(offset - found.fun)
+    return np.clip(solution.x[:size], 0.0, 1.0), float(offset - solution.fun)

@@ -28,7 +28,7 @@ from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_n
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """What a policy may spend of one outcome, such as costs or days in hospital.
+    """What a policy may spend of one outcome, such as costs or bed days: `PolicyLimits(budgets={name: Budget(...)})`.
 
     Args:
         limit: most of it that may be expected: summed as the objective sums rewards (discounted, of an episode, until
@@ -59,7 +59,7 @@ class Budget:
 
 
 class PolicyLimits(eqx.Module):
-    """Which policies may be chosen.
+    """Which policies `choose` and `decide` may take: legal actions, what was tried often enough, budgets.
 
     Args:
         allowed: Bool[S A], the actions that may be taken; None: all legal ones.
@@ -181,11 +181,11 @@ def policy_set(
         check_shape("allowed", limits.allowed, pairs, "state, action")
         free = free & limits.allowed
         require(~free.any(-1), "allowed", limits.allowed.any(-1), "at least one legal action in every state")
-    below = limits.bootstrap_below or 0 if threshold is None else int(threshold)
-    if (below or limits.max_change < 1) and baseline is None:
+    threshold_count = limits.bootstrap_below or 0 if threshold is None else int(threshold)
+    if (threshold_count or limits.max_change < 1) and baseline is None:
         name = "max_change" if limits.max_change < 1 else "bootstrap_below"
         raise ValueError(f"{name} is given without a baseline, expected the policy that it is measured from")
-    if (below or limits.min_count) and counts is None:
+    if (threshold_count or limits.min_count) and counts is None:
         name = "min_count" if limits.min_count else "bootstrap_below"
         raise ValueError(f"{name} is given, and the posterior does not count its data, expected one that does")
     fixed, mass = np.zeros(shape), np.ones(shape[:-1])
@@ -194,15 +194,17 @@ def policy_set(
         often = free & (seen >= limits.min_count)
         none = ~often.any(-1)
         if baseline is None:
-            most = np.where(free, seen, -1.0)
-            often[none] = (most == most.max(-1, keepdims=True))[none]
+            free_counts = np.where(free, seen, -1.0)
+            often[none] = (free_counts == free_counts.max(-1, keepdims=True))[none]
         else:
             fixed[..., none, :], mass[..., none] = np.asarray(baseline)[..., none, :], 0.0
             often[none] = free[none]
         free = often
     if baseline is not None:
-        fixed, mass = _around(np.asarray(baseline, np.float64), seen, below, limits.max_change, free, fixed, mass)
-        free = free & ~(seen < below) if below and seen is not None else free
+        fixed, mass = _around(
+            np.asarray(baseline, np.float64), seen, threshold_count, limits.max_change, free, fixed, mass
+        )
+        free = free & ~(seen < threshold_count) if threshold_count and seen is not None else free
         # A state without a free action follows the baseline: any action stands for it.
         free = np.where(free.any(-1, keepdims=True), free, True)
     return PolicySet(fixed, mass, free)
@@ -218,13 +220,13 @@ def _around(
     mass: Float[np.ndarray, "*H S"],
 ) -> tuple[Float[np.ndarray, "*H S A"], Float[np.ndarray, "*H S"]]:
     """What the baseline fixes: rare actions, and the part of the decisions that may not change."""
-    kept = baseline * (seen < below) if below and seen is not None else np.zeros_like(baseline)
+    fixed_part = baseline * (seen < below) if below and seen is not None else np.zeros_like(baseline)
     rare = (seen < below) if below and seen is not None else np.zeros(free.shape, bool)
     # Where no action is left to choose, the whole row is the baseline's.
     closed = ~(free & ~rare).any(-1) | (mass == 0)
-    kept = np.where(closed[..., None], baseline, kept)
-    kept = (1 - change) * baseline + change * kept
-    return kept, np.maximum(1.0 - kept.sum(-1), 0.0) * ~closed
+    fixed_part = np.where(closed[..., None], baseline, fixed_part)
+    fixed_part = (1 - change) * baseline + change * fixed_part
+    return fixed_part, np.maximum(1.0 - fixed_part.sum(-1), 0.0) * ~closed
 
 
 _MOST = 200
@@ -264,8 +266,8 @@ def improve(
         q = action_values(rows, drawn, policies.policy(choice), objective)
         q = np.where(np.isfinite(q), q, 0.0)
         new = policies.best(q)
-        kept, best = (np.take_along_axis(q, c[..., None], -1)[..., 0] for c in (choice, new))
-        better = (best - kept > _BETTER * max(float(np.abs(q).max()), 1e-300)) & policies.open_states
+        current, best = (np.take_along_axis(q, c[..., None], -1)[..., 0] for c in (choice, new))
+        better = (best - current > _BETTER * max(float(np.abs(q).max()), 1e-300)) & policies.open_states
         if not better.any():
             break
         choice = np.where(better, new, choice)

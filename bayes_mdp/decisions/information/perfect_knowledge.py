@@ -102,7 +102,7 @@ def evppi(
     num_draws: int | None = None,
     num_inner: int | None = None,
 ) -> InformationValue:
-    """The expected value of perfect information about some sites.
+    """The expected value of perfect information about some unknowns (sites of the prior), the others left open.
 
     Where the sites are independent of all others given the data (read from the program), the others are averaged over
     as they are: at their means where net benefits are of degree one in them, by common inner points else. Otherwise,
@@ -278,18 +278,18 @@ def _fit_ridge(
     """
     # x'x = V diag(root) V'. In the coordinates x V the ridge divides by root + weight.
     root, axes = np.linalg.eigh(x.T @ x)
-    along = x @ axes
+    rotated = x @ axes
     answers = []
     for y in targets:
         mean, scale = y.mean(0), np.where(y.std(0) > 0, y.std(0), 1.0)
         # One weight serves all strategies: they are brought to one scale first.
         centred = (y - mean) / scale
-        moments, fits = along.T @ centred, []
+        moments, fits = rotated.T @ centred, []
         for weight in RIDGES:
             shrink = 1.0 / (np.maximum(root, 0.0) + weight)
-            fit = along @ (shrink[:, None] * moments)
+            fit = rotated @ (shrink[:, None] * moments)
             # Left out, a draw is missed by residual / (1 - leverage) (Allen 1974, PRESS); 1 / n is that of the mean.
-            leverage = along**2 @ shrink + 1.0 / len(y)
+            leverage = rotated**2 @ shrink + 1.0 / len(y)
             missed = ((centred - fit) / np.maximum(1.0 - leverage, 1e-12)[:, None]) ** 2
             fits.append((float(missed.mean()), fit))
         answers.append(mean + scale * min(fits, key=lambda each: each[0])[1])

@@ -129,7 +129,7 @@ def evsi(
     num_draws: int | None = None,
     num_inner: int | None = None,
 ) -> InformationValue:
-    """The expected value of sample information: E_data max_d E[NB_d | data] - max_d E NB_d.
+    """The expected value of sample information: what a study of a given size is worth to the choice of a strategy.
 
     Args:
         key: of the simulated data, where they are simulated.

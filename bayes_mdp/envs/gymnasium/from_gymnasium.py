@@ -46,7 +46,7 @@ class ListedReward(eqx.Module):
 def from_gymnasium(
     id_or_env: "str | gymnasium.Env", *, initial: ArrayLike | None = None, import_module: bool = False
 ) -> Environment:
-    """The environment of a table `unwrapped.P[state][action] = [(probability, next_state, reward, terminated), ...]`.
+    """A Gymnasium environment by its table `unwrapped.P[s][a] = [(probability, next_state, reward, terminated), ...]`.
 
     Repeated entries are added; `terminated` entries become the end of the episode, whatever next state they list (a
     time limit of a wrapper is no part of it). Rows are a `SparseMDP`. The mean reward is that of the table, and so

@@ -110,8 +110,8 @@ class TabularEnv(gymnasium.Env):
         state, rng = self._state, self.np_random
         if state < 0:
             raise gymnasium.error.ResetNeeded("step was called where no episode goes on, expected reset() first")
-        where = (state, self._action(action))
-        cell = where if self._horizon is None else (self._step, *where)
+        pair = (state, self._action(action))
+        cell = pair if self._horizon is None else (self._step, *pair)
         row = self._cells.get(cell)
         if row is None:
             row = self._cells[cell] = self._row(cell)
@@ -174,9 +174,9 @@ class NormalRewards:
 
     def draw(self, rng: np.random.Generator, cell: tuple[int, ...], outcome: int) -> float:
         """One reward."""
-        where = (*cell, outcome) if self._by_outcome else cell
-        mean = self._mean.item(where)
-        return mean if self._scale is None else mean + self._scale.item(where) * rng.standard_normal()
+        index = (*cell, outcome) if self._by_outcome else cell
+        mean = self._mean.item(index)
+        return mean if self._scale is None else mean + self._scale.item(index) * rng.standard_normal()
 
 
 class DrawnRewards:
@@ -192,11 +192,11 @@ class DrawnRewards:
 
     def draw(self, rng: np.random.Generator, cell: tuple[int, ...], outcome: int) -> float:
         """One reward."""
-        kept = self._kept.setdefault((*cell, outcome), [])
-        if not kept:
+        buffer = self._kept.setdefault((*cell, outcome), [])
+        if not buffer:
             words = rng.integers(2**32, size=2, dtype=np.uint32)
-            kept.extend(np.asarray(_batch(self._law, words, cell, outcome), np.float64).tolist())
-        return kept.pop()
+            buffer.extend(np.asarray(_batch(self._law, words, cell, outcome), np.float64).tolist())
+        return buffer.pop()
 
 
 @jax.jit

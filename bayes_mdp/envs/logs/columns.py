@@ -68,27 +68,27 @@ def read_labels(
     for part, role, mask in zip(parts, roles, needed, strict=True):
         if part.dtype.kind == "f":
             refuse_vague(f"{table.name}: {role} {table.columns[role]!r}", part[mask & (np.abs(part) >= VAGUE)].tolist())
-    what = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
+    column_name = f"{table.name}: {roles[0]} {table.columns[roles[0]]!r}"
     labels = list(map(plain, uniques))
-    refuse_vague(what, labels)
-    found = as_numbers(what, labels, given)
+    refuse_vague(column_name, labels)
+    converted = as_numbers(column_name, labels, given)
     if given is None:
         order = category_order(table, roles)
-        names = natural_order(set(found))
+        names = natural_order(set(converted))
         if order is not None:
-            names = tuple(found[labels.index(label)] for label in order if label in labels)
+            names = tuple(converted[labels.index(label)] for label in order if label in labels)
     else:
         names = given
     number = {label: i for i, label in enumerate(names)}
     index = np.zeros(needed.size, np.int32)
-    index[needed.ravel()] = np.array([number.get(label, -1) for label in found], np.int32)[codes]
+    index[needed.ravel()] = np.array([number.get(label, -1) for label in converted], np.int32)[codes]
     split = list(index.reshape(needed.shape))
     listed = f"one of the labels given ({label_list(names)})"
     unlisted = [((part < 0) & ~empty[i], roles[i], listed) for i, part in enumerate(split)]
     require_all(table, [*bad, *unlisted])
     if given is None and roles[0] != "subject":
         rows = [np.bincount(part[mask], minlength=len(names)) for part, mask in zip(split, needed, strict=True)]
-        warn_of_similar(what, roles[0], names, rows)
+        warn_of_similar(column_name, roles[0], names, rows)
     return split, names
 
 
@@ -166,19 +166,19 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
         known = (
             None if given is None else [x[i] for x in given if isinstance(x, tuple) and len(x) == len(several["state"])]
         )
-        what = f"{table.name}: column {columns[0]!r}"
-        parts.append(as_numbers(what, list(map(plain, uniques)), known))
+        column_name = f"{table.name}: column {columns[0]!r}"
+        parts.append(as_numbers(column_name, list(map(plain, uniques)), known))
         for role, column in zip(several, number.reshape(len(columns), -1), strict=True):
             codes[role] = np.concatenate([codes[role], column[None]])
     changed = {}
     names = several["state"]
     for role, column in several.items():
-        distinct, which = np.unique(codes[role], axis=1, return_inverse=True)
+        distinct, inverse = np.unique(codes[role], axis=1, return_inverse=True)
         labels = np.empty(distinct.shape[1], object)
         for j, of_parts in enumerate(distinct.T.tolist()):
             known = (part[k] for part, k in zip(parts, of_parts, strict=True))
             labels[j] = ProductLabel(known, names) if min(of_parts) >= 0 else None
-        changed[column] = labels[which.ravel()]
+        changed[column] = labels[inverse.ravel()]
     return table.with_columns(changed)
 
 
@@ -204,9 +204,9 @@ def factorised(table: Table, role: str) -> "tuple[np.ndarray, pd.Index | range]"
         return column.cat.codes.to_numpy(), column.cat.categories
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu" and len(column):
         values = column.to_numpy()
-        least, most = int(values.min()), int(values.max())
-        if most - least < 4 * len(values) + 2**16:
-            return (values - least).astype(np.intp), range(least, most + 1)
+        least, greatest = int(values.min()), int(values.max())
+        if greatest - least < 4 * len(values) + 2**16:
+            return (values - least).astype(np.intp), range(least, greatest + 1)
     try:
         codes, uniques = pd.factorize(column)
     except TypeError as error:
@@ -250,8 +250,8 @@ def with_outcomes(roles: dict[str, Any], outcomes: Sequence[str] | None) -> dict
     for i, name in enumerate(outcomes):
         paid = next((role for role in ("reward", "cost") if roles[role] == name), None)
         if name in outcomes[:i] or paid is not None:
-            where = f"is that of {paid} too" if paid is not None else "is there twice"
-            raise ValueError(f"outcomes[{i}] is column {name!r}, which {where}, expected each column once")
+            fault = f"is that of {paid} too" if paid is not None else "is there twice"
+            raise ValueError(f"outcomes[{i}] is column {name!r}, which {fault}, expected each column once")
     return roles | {f"{_OUTCOME}{i}]": name for i, name in enumerate(outcomes)}
 
 
@@ -462,9 +462,9 @@ def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrde
     if (along.last | (steps[along.next_row] > steps)).all():
         return
     order = np.lexsort((steps, episodes))
-    same = np.append(False, (np.diff(steps[order]) == 0) & (np.diff(episodes[order]) == 0))
-    if same.any():
-        row = int(order[same].min())
+    repeated = np.append(False, (np.diff(steps[order]) == 0) & (np.diff(episodes[order]) == 0))
+    if repeated.any():
+        row = int(order[repeated].min())
         before = int(np.flatnonzero((steps == steps[row]) & (episodes == episodes[row]))[0])
         table.fail(row, "step", REPEATED.format(before + 1))
 
@@ -501,22 +501,22 @@ def warn_of_time(
         _warn_of_increments(table, table.columns["step"], steps.astype(float), along, action, actions, "")
     used = set(names_of(table.columns)) | set(table.columns.values())
     sample = along.order[:_SAMPLED]
-    some = table.frame.iloc[sample]
-    again: np.ndarray | None = None
+    sample_frame = table.frame.iloc[sample]
+    duplicated: np.ndarray | None = None
     for column in table.frame.columns:
         if column in used:
             continue
-        few = _times(some[column])
-        if few is None:
+        sampled = _times(sample_frame[column])
+        if sampled is None:
             continue
-        if again is None:
-            again = _equal_to_one_before(some)
-        if not _rises(few[0][~again], episodes[sample][~again]):
+        if duplicated is None:
+            duplicated = _equal_to_one_before(sample_frame)
+        if not _rises(sampled[0][~duplicated], episodes[sample][~duplicated]):
             continue
-        found = _times(table.frame[column])
-        if found is None:
+        read = _times(table.frame[column])
+        if read is None:
             continue
-        times, unit = found
+        times, unit = read
         if _rises(times[along.order], episodes[along.order]):
             _warn_of_increments(table, column, times, along, action, actions, unit)
         elif not has_step:
@@ -570,37 +570,38 @@ def _warn_of_increments(
         return
     taken = action[~along.last][known]
     means = {actions[a]: float(change[taken == a].mean()) for a in np.unique(taken[taken >= 0])[: _TOLD_ACTIONS + 1]}
-    many = len(means) > _TOLD_ACTIONS
+    truncated = len(means) > _TOLD_ACTIONS
     if len(means) > 1 and max(means.values()) > 1.1 * min(means.values()):
-        told = list(means.items())[:_TOLD_ACTIONS]
-        apart = ", ".join(
-            f"{amount(mean)}{unit} {'apart ' if i == 0 else ''}under {label!r}" for i, (label, mean) in enumerate(told)
+        listed = list(means.items())[:_TOLD_ACTIONS]
+        differences = ", ".join(
+            f"{amount(mean)}{unit} {'apart ' if i == 0 else ''}under {label!r}"
+            for i, (label, mean) in enumerate(listed)
         )
-        apart = f"on average {apart}{', ...' if many else ''}"
+        differences = f"on average {differences}{', ...' if truncated else ''}"
     else:
-        apart = f"{amount(change.min())} to {amount(change.max())}{unit} apart"
-    what = f"step {column!r} jumps" if column == table.columns.get("step") else f"column {column!r} looks like time"
+        differences = f"{amount(change.min())} to {amount(change.max())}{unit} apart"
+    finding = f"step {column!r} jumps" if column == table.columns.get("step") else f"column {column!r} looks like time"
     warn_user(
-        f"{table.name}: {what}: rows are {apart}, and each counts as one step, as if all were equally long: bring the "
-        f"rows to equal times before policies are compared {see('how-to/read-a-log')}"
+        f"{table.name}: {finding}: rows are {differences}, and each counts as one step, as if all were equally long: "
+        f"bring the rows to equal times before policies are compared {see('how-to/read-a-log')}"
     )
 
 
 def _warn_of_repeated(table: Table, times: np.ndarray, episodes: np.ndarray) -> bool:
     """Warn of rows that are equal, in all columns, to one before, if time rises without them; whether there are any."""
-    again = _equal_to_one_before(table.frame)
+    duplicated = _equal_to_one_before(table.frame)
     order = np.argsort(episodes, kind="stable")
-    order = order[~again[order]]
+    order = order[~duplicated[order]]
     pairs = int((np.diff(episodes[order]) == 0).sum())
-    if not again.any() or pairs < _FEWEST or not _rises(times[order], episodes[order]):
+    if not duplicated.any() or pairs < _FEWEST or not _rises(times[order], episodes[order]):
         return False
-    row, frame = int(np.argmax(again)), table.frame
-    there = frame.iloc[row]
-    before = int(np.argmax(((frame == there) | (frame.isna() & there.isna())).all(axis=1).to_numpy()))
-    number = int(again.sum())
-    which = "1 row is" if number == 1 else f"{number} rows are"
+    row, frame = int(np.argmax(duplicated)), table.frame
+    cells = frame.iloc[row]
+    before = int(np.argmax(((frame == cells) | (frame.isna() & cells.isna())).all(axis=1).to_numpy()))
+    number = int(duplicated.sum())
+    subject = "1 row is" if number == 1 else f"{number} rows are"
     warn_user(
-        f"{table.name}: {which} equal in all columns to a row before, such as row {table.first + row + 1} to row "
+        f"{table.name}: {subject} equal in all columns to a row before, such as row {table.first + row + 1} to row "
         f"{table.first + before + 1}, and each counts as a transition: remove what was written twice "
         + see("how-to/read-a-log")
     )

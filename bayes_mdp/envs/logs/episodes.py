@@ -72,11 +72,11 @@ class StepGap(NamedTuple):
         if self.found == self.expected - 1:
             expected = REPEATED.format(self.before + 1)
         cut = "" if self.found < self.expected else " (gaps='cut' ends a run there; in the shell --gaps cut)"
-        there = repr(self.found)
+        step_words = repr(self.found)
         if table.raw is not None and not table.first:
             cell = table.raw[table.columns["step"]].iloc[self.row]
-            there = there if str(cell) == there else f"{str(cell)!r} (step {there})"  # a date
-        table.refuse(self.row, "step", there, f"{expected}{cut}")
+            step_words = step_words if str(cell) == step_words else f"{str(cell)!r} (step {step_words})"  # a date
+        table.refuse(self.row, "step", step_words, f"{expected}{cut}")
 
 
 def first_gap(
@@ -102,8 +102,8 @@ def first_gap(
     if not wrong.size:
         return None
     before = int(wrong[row[next_row[wrong]].argmin()])
-    at = int(next_row[before])
-    return StepGap(int(row[at]), int(row[before]), int(step[at]), int(after[before]))
+    position = int(next_row[before])
+    return StepGap(int(row[position]), int(row[before]), int(step[position]), int(after[before]))
 
 
 class FollowedRows(NamedTuple):
@@ -234,8 +234,8 @@ class OpenEpisodes:
         if self._held is not None and self._labels is not None:
             # Episodes that are met again keep their rows in front; the others are numbered behind the chunk's own.
             known = labels.get_indexer(self._labels)
-            other, distinct = pd.factorize(self._labels[known < 0])
-            known[known < 0] = len(labels) + other
+            new_codes, distinct = pd.factorize(self._labels[known < 0])
+            known[known < 0] = len(labels) + new_codes
             codes = np.concatenate([known, codes])
             rows = {name: np.concatenate([self._held[name], rows[name]]) for name in rows}
             labels = labels.append(pd.Index(distinct)) if len(distinct) else labels
@@ -251,13 +251,13 @@ class OpenEpisodes:
         return self._settle(codes, pd.Index(labels), self._held, final=True)
 
     def _settle(self, codes: Int[np.ndarray, " N"], labels: "pd.Index", rows: Columns, *, final: bool) -> Settled:
-        along = episode_order(codes)
-        _, next_row, place, last = along
+        order = episode_order(codes)
+        _, next_row, place, last = order
         # The first row of an episode here is the one that was held, if any: it knows its place.
         base = np.zeros(len(labels), np.int64)
         base[codes[::-1]] = rows["place"][::-1]
         rows = {**rows, "place": base[codes] + place}
-        followed = follow(along, rows, self.checks_steps)
+        followed = follow(order, rows, self.checks_steps)
         settled = ~last | rows["terminated"] if self.looks_ahead and not final else np.ones(len(codes), bool)
         now = settled & ~rows["given_out"]
         # A row that was held is the one before the first of its episode here: no pair of rows is left out.

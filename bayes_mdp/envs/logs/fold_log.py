@@ -152,24 +152,24 @@ class _Fold:
         ended = False if rows.terminated is None else rows.terminated
         step = np.zeros_like(rows.state) if rows.step is None else rows.step
         outcome = np.where(ended, END, np.where(rows.next_observed, FIRST_STATE + rows.next_state, UNKNOWN))
-        where = Where(step, rows.state, rows.action, outcome)
+        index = Where(step, rows.state, rows.action, outcome)
         tables = [(self.tables, rows.reward)]
         tables += [(self.of_outcomes.setdefault(name, []), paid) for name, paid in rows.outcomes.items()]
-        for kept, paid in tables:
-            kept.append(table_of_rows(where, paid, len(self.sources), rows.row))
-            base = len(kept[0])
-            most = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
-            if sum(map(len, kept[1:])) > most:
-                kept[:] = [joined(kept)]
+        for parts, paid in tables:
+            parts.append(table_of_rows(index, paid, len(self.sources), rows.row))
+            base = len(parts[0])
+            limit = max(min(4 * base, _FEW_PENDING), base // 2, _LEAST_PENDING)
+            if sum(map(len, parts[1:])) > limit:
+                parts[:] = [joined(parts)]
 
     def finish(self, has_rewards: bool) -> FoldedLog:
         """The log under its final numbers."""
         (states, state_number), (actions, action_number) = self.states.finish(), self.actions.finish()
-        given = (self.states.given is not None, self.actions.given is not None)
+        declared = (self.states.given is not None, self.actions.given is not None)
 
         def folded(tables: list[CellTable], sources: tuple[Source, ...], has_rewards: bool) -> FoldedLog:
             cells = joined(tables).renumbered(state_number, action_number)
-            return FoldedLog(states, actions, cells, sources, self.wanted.steps, has_rewards, given)
+            return FoldedLog(states, actions, cells, sources, self.wanted.steps, has_rewards, declared)
 
         as_logged = tuple(replace(source, cost=None) for source in self.sources)
         outcomes = {name: folded(tables, as_logged, True) for name, tables in self.of_outcomes.items()}

@@ -120,7 +120,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     allow_duplicates: bool = False,
     progress: Progress | None = None,
 ) -> Log | FoldedLog:
-    """Read one transition per row. `state`, `action`, ... are names of columns.
+    """Read a table of transitions or visits, one per row (CSV, Parquet, DataFrame); larger than memory: `chunksize`.
 
     State and action labels are any hashable values; they are numbered in natural order (2 before 10, "s2" before
     "s10"), or in the order of `states` and `actions` where these are given. Labels of integer columns stay
@@ -237,8 +237,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     if reward_at != "step" and episode is None and (next_state is not None or step is None):
         raise ValueError(f"reward_at is {reward_at!r}, expected episode, whose rows are in order of time")
     required = ("state",) if action is None else ("state", "action")
-    given = {"state": states, "action": actions}
-    table = with_joined_labels(open_table(source, roles | {"count": count}, required, given, dialect), states)
+    declared = {"state": states, "action": actions}
+    table = with_joined_labels(open_table(source, roles | {"count": count}, required, declared, dialect), states)
     if states is not None and isinstance(state, list):
         states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
@@ -281,6 +281,12 @@ def read_chunks(
         raise TypeError(f"read_chunks has no argument {unknown[0]!r}, expected those of read_log")
     whole = ("every", "count", "reward_at", "subject", "covariates", "varying", "group")
     _refuse_whole(**{name: columns.get(name) for name in whole})
+    for name in ("by_step", "allow_duplicates", "progress"):
+        if columns.get(name):
+            raise ValueError(
+                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), "
+                "which counts the chunks: read_chunks leaves that to the caller"
+            )
     roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))
     words = (columns.get(name, "error") for name in ("missing_reward", "missing_state", "gaps"))
     missing = Missing.of_words(roles, *words)
@@ -336,9 +342,9 @@ def _read(
     about: Roles | None,
 ) -> Log:
     """The log of a table; arguments as of `read_log`."""
-    along, episodes = _episodes(table)
+    order, episodes = _episodes(table)
     if every is not None:
-        table = with_counted_steps(table, every, along)
+        table = with_counted_steps(table, every, order)
     columns = _what_is_there(table, missing)
     ends, ended, steps = read_flags(table, "terminated"), columns["terminated"], columns.get("step")
     roles_of_states = [role for role in ("state", "next_state") if role in table.columns]
@@ -347,11 +353,11 @@ def _read(
         skipped["next_state"] = (columns["next_state"] < 0) | ended
     numbers, state_names = read_labels(table, roles_of_states, states, skipped)
     columns |= {role: np.where(skipped[role], -1, x) for role, x in zip(roles_of_states, numbers, strict=True)}
-    if along is not None and episodes is not None:
+    if order is not None and episodes is not None:
         if steps is not None and "next_state" in columns:  # else steps have to follow each other anyway
-            refuse_repeated_steps(table, episodes, along)
-        _check_order(table, along, columns, missing.steps)
-    followed = follow(along, columns, "step" in columns)
+            refuse_repeated_steps(table, episodes, order)
+        _check_order(table, order, columns, missing.steps)
+    followed = follow(order, columns, "step" in columns)
     keep, led = followed.keep, followed.next_observed
     untold = ~keep & (columns["action"] < 0)
     if "action" in table.columns:
@@ -362,27 +368,27 @@ def _read(
     def paid(role: str | None) -> tuple[np.ndarray | None, np.ndarray | None]:
         if reward_at == "step":
             return read_rewards(table, missing.rewards, keep, led, role)
-        assert along is not None  # `read_log` has looked
-        return moved_rewards(table, reward_at, along, missing.rewards, keep, role)
+        assert order is not None  # `read_log` has looked
+        return moved_rewards(table, reward_at, order, missing.rewards, keep, role)
 
     rewards, observed = paid(None)
     outcomes = _outcomes(table, paid)
-    if along is not None and episodes is not None:
-        warn_of_time(table, episodes, along, np.where(untold, -1, action_index), action_names)
-        steps = along.place if steps is None else steps
+    if order is not None and episodes is not None:
+        warn_of_time(table, episodes, order, np.where(untold, -1, action_index), action_names)
+        steps = order.place if steps is None else steps
     reached = np.where(led & ~ended, followed.next_state, 0)
     # Episodes one after the other, also where the rows of the source are by time: what is by episode (splits, returns,
     # where episodes start) goes by neighbouring rows.
-    kept = np.flatnonzero(keep) if along is None else along.order[keep[along.order]]
+    rows_in_order = np.flatnonzero(keep) if order is None else order.order[keep[order.order]]
     times = read_steps(table, "count")
     if times is not None:
         check_memory(f"{table.name} has {int(times.sum(dtype=np.int64))} transitions", 100.0 * times.sum(dtype=float))
         if not times.any():
             raise ValueError(f"{table.name}: count {table.columns['count']!r} is 0 in all rows, expected a transition")
-        kept = np.repeat(kept, times[kept])
+        rows_in_order = np.repeat(rows_in_order, times[rows_in_order])
     rows = (numbers[0], action_index, rewards, reached, ends, followed.truncated, steps, observed)
-    *rows, observed = (None if x is None else x[kept] for x in rows)
-    led = led[kept]
+    *rows, observed = (None if x is None else x[rows_in_order] for x in rows)
+    led = led[rows_in_order]
     if not led.any():
         raise ValueError(f"{table.name} has no episode of two rows, expected at least one transition")
     transitions = Transitions(*rows, reward_observed=observed, next_observed=None if led.all() else led)
@@ -397,8 +403,8 @@ def _read(
         digest,
         columns=named,
         notes=notes,
-        outcomes={name: x[kept] for name, x in outcomes.items()},
-        covariates=None if about is None else about.read(table.frame, kept, table.name),
+        outcomes={name: x[rows_in_order] for name, x in outcomes.items()},
+        covariates=None if about is None else about.read(table.frame, rows_in_order, table.name),
     )
 
 
@@ -475,13 +481,13 @@ def _all_bad(
 
     def states_of(role: str) -> object:
         skipped = is_empty(table, role) if missing.states else np.zeros(len(table.frame), bool)
-        over = read_flags(table, "terminated") if role == "next_state" else None
-        return read_labels(table, (role,), states, {role: skipped if over is None else skipped | over})
+        ended = read_flags(table, "terminated") if role == "next_state" else None
+        return read_labels(table, (role,), states, {role: skipped if ended is None else skipped | ended})
 
     def rows_of(table: Table) -> tuple[FollowedRows, np.ndarray]:
-        there = _what_is_there(table, missing)
-        followed = follow(_episodes(table)[0], there, "step" in there)
-        return followed, (there["action"] < 0) & ~followed.keep
+        present = _what_is_there(table, missing)
+        followed = follow(_episodes(table)[0], present, "step" in present)
+        return followed, (present["action"] < 0) & ~followed.keep
 
     def counted() -> Table:
         return table if every is None else with_counted_steps(table, every, _episodes(table)[0])
@@ -532,7 +538,7 @@ def _notes(
         (unknown, "rows that do not say what followed, which count by action and reward alone", ""),
         (last, "last rows without an action, left out", lost),
     )
-    return tuple(f"{what}: {int(rows.sum())}{more}" for rows, what, more in said if rows.any())
+    return tuple(f"{subject}: {int(rows.sum())}{suffix}" for rows, subject, suffix in said if rows.any())
 
 
 def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: bool) -> None:
@@ -540,9 +546,9 @@ def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: 
     _, next_row, _, last = along
     state, next_state = columns["state"], columns.get("next_state")
     if next_state is not None:
-        over = last | columns["terminated"] | columns.get("truncated", False)
-        told = (next_state >= 0) & (state >= 0) & (state[next_row] >= 0)
-        _warn_of_breaks(table, told & ~over & (next_state != state[next_row]))
+        ended = last | columns["terminated"] | columns.get("truncated", False)
+        known = (next_state >= 0) & (state >= 0) & (state[next_row] >= 0)
+        _warn_of_breaks(table, known & ~ended & (next_state != state[next_row]))
     elif "step" in columns:
         gap = first_gap(columns["step"], next_row, last, np.arange(len(state)), may_jump=may_jump)
         if gap is not None:

@@ -129,14 +129,14 @@ class Table(NamedTuple):
             role: of its column.
         """
         column = self.columns[role]
-        there = self.frame[column].iloc[row]
-        if not is_missing(np.array([there, None], object))[0]:
-            return repr(plain(there))
+        cell = self.frame[column].iloc[row]
+        if not is_missing(np.array([cell, None], object))[0]:
+            return repr(plain(cell))
         if isinstance(column, Several):
             return "empty in one of them"
-        there = there if self.raw is None else self.raw[column].iloc[row]
-        nothing = is_missing(np.array([there, None], object))[0] or there == ""
-        return "empty" if nothing else f"{plain(there)!r}{_COUNTS_AS_EMPTY}"
+        cell = cell if self.raw is None else self.raw[column].iloc[row]
+        nothing = is_missing(np.array([cell, None], object))[0] or cell == ""
+        return "empty" if nothing else f"{plain(cell)!r}{_COUNTS_AS_EMPTY}"
 
 
 _COUNTS_AS_EMPTY = ", which counts as empty"
@@ -172,24 +172,24 @@ class BadCells(ValueError):
         roles = list(table.columns)
         cells = self.cells = sorted(cells, key=lambda cell: (cell[0], roles.index(cell[1])))[:MOST_TOLD]
         lines = {} if table.text is None else _lines(table.text, {row for row, *_ in cells}, table.dialect)
-        where = [f"row {row + 1}{f' (line {lines[row]})' if row in lines else ''}" for row, *_ in cells]
+        places = [f"row {row + 1}{f' (line {lines[row]})' if row in lines else ''}" for row, *_ in cells]
         _, role, shown, expected = cells[0]
-        parts, known = [f"{where[0]}: {role} {table.columns[role]!r} is {shown}, expected {expected}"], {expected}
-        for place, (_, role, shown, expected) in zip(where[1:], cells[1:], strict=True):
-            told = "" if expected in known else f", expected {expected}"
-            parts.append(f"{place}: {role} {table.columns[role]!r} is {shown}{told}")
+        parts, known = [f"{places[0]}: {role} {table.columns[role]!r} is {shown}, expected {expected}"], {expected}
+        for place, (_, role, shown, expected) in zip(places[1:], cells[1:], strict=True):
+            wish = "" if expected in known else f", expected {expected}"
+            parts.append(f"{place}: {role} {table.columns[role]!r} is {shown}{wish}")
             known.add(expected)
-        more = f"; {self.number} such cells in all" if self.number > 1 else ""
+        remarks = f"; {self.number} such cells in all" if self.number > 1 else ""
         words = [role for _, role, shown, _ in cells if shown.endswith(_COUNTS_AS_EMPTY)]
         if words:
             named = listing(words[0])
-            more += f"; a word that is a label is listed in {named}= (in the shell --{named})"
+            remarks += f"; a word that is a label is listed in {named}= (in the shell --{named})"
         if any(role in _LABELS[0] and "empty" in shown for _, role, shown, _ in cells):
             remedy = "missing='ignore' leaves such rows out (in the shell --missing ignore)"
             if "subject" not in table.columns:
                 remedy = "missing_state='gap' takes rows without a state as gaps (in the shell --missing-state gap)"
-            more += f"; {remedy}"
-        super().__init__(f"{table.name}, {'; '.join(parts)}{more}")
+            remarks += f"; {remedy}"
+        super().__init__(f"{table.name}, {'; '.join(parts)}{remarks}")
 
 
 _Read = TypeVar("_Read")
@@ -305,7 +305,7 @@ class Blanks:
         self._groups = [names_of({role: columns[role] for role in roles if role in columns}) for roles in _LABELS]
         labels = [given.get(roles[0]) or () for roles in _LABELS]
         self._kept = [
-            {str(x) for each in some for x in (each if isinstance(each, tuple) else (each,))} for some in labels
+            {str(x) for label in group for x in (label if isinstance(label, tuple) else (label,))} for group in labels
         ]
         self._listed = [given.get(roles[0]) is not None for roles in _LABELS]
         self._negative: list[bool] = [False] * len(_LABELS)  # whether a negative number is among the labels
@@ -318,11 +318,11 @@ class Blanks:
             ValueError: a chunk with negative numbers after one in which -999 counted as missing.
         """
         changed: dict[Any, Any] = {}
-        for i, (names, kept) in enumerate(zip(self._groups, self._kept, strict=True)):
+        for i, (names, protected) in enumerate(zip(self._groups, self._kept, strict=True)):
             labels = {name: _different(table.frame[name]) for name in names}
-            several = [label for found in labels.values() for label in found]
+            several = [label for of_column in labels.values() for label in of_column]
             self._negative[i] |= not self._listed[i] and any(_is_negative(label) for label in several)
-            absent = str(ABSENT) not in kept and any(_is_absent(label) for label in several)
+            absent = str(ABSENT) not in protected and any(_is_absent(label) for label in several)
             if absent and not self._negative[i]:
                 self._absent[i] = True
             if self._negative[i] and self._absent[i]:
@@ -330,11 +330,11 @@ class Blanks:
                     f"{table.name}: column {names[0]!r} has {ABSENT}, which counts as empty, and later other negative "
                     f"numbers, expected all labels ({listing(_LABELS[i][0])}=[...])"
                 )
-            for name, found in labels.items():
+            for name, of_column in labels.items():
                 words = [
                     x
-                    for x in found
-                    if (isinstance(x, str) and x.strip() in MISSING and not {x, x.strip()} & kept)
+                    for x in of_column
+                    if (isinstance(x, str) and x.strip() in MISSING and not {x, x.strip()} & protected)
                     or (absent and self._absent[i] and _is_absent(x))
                 ]
                 if words:
@@ -381,8 +381,8 @@ def _without(column: Any, words: list[Any]) -> Any:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.remove_categories(words)
-    there = column.isin(words)
-    return (column.astype("Int64") if column.dtype.kind in "iu" else column).mask(there)
+    matches = column.isin(words)
+    return (column.astype("Int64") if column.dtype.kind in "iu" else column).mask(matches)
 
 
 def check_roles(roles: dict[str, Any], required: Sequence[str] = ("state", "action")) -> dict[str, Any]:
@@ -450,8 +450,8 @@ def header(path: Path, dialect: Dialect = Dialect()) -> list[Hashable]:
     with parsing(path):
         named = list(pd.read_csv(path, nrows=0, **dialect.of(path)).columns)
         lines = pd.read_csv(path, nrows=1, header=None, dtype=str, keep_default_na=False, **dialect.of(path))
-    given = [] if lines.empty else lines.iloc[0].tolist()
-    return [text or name for text, name in zip(given, named, strict=True)] if len(given) == len(named) else named
+    cells = [] if lines.empty else lines.iloc[0].tolist()
+    return [text or name for text, name in zip(cells, named, strict=True)] if len(cells) == len(named) else named
 
 
 @contextmanager
@@ -527,9 +527,9 @@ def _rising(path: Path, columns: dict[str, Any]) -> list[str]:
     frame = None if first is None else first.to_pandas()
     if frame is None:
         return []
-    others = [x for x in frame.columns if x not in names_of(columns) and frame[x].dtype.kind in "iufM"]
-    changes = frame[others].groupby(frame[columns["episode"]].to_numpy(), sort=False).diff()
-    return [x for x in others if not (changes[x] < 0 * changes[x]).any()]
+    candidates = [x for x in frame.columns if x not in names_of(columns) and frame[x].dtype.kind in "iufM"]
+    changes = frame[candidates].groupby(frame[columns["episode"]].to_numpy(), sort=False).diff()
+    return [x for x in candidates if not (changes[x] < 0 * changes[x]).any()]
 
 
 def check_parquet(path: Path) -> Any:
@@ -550,18 +550,18 @@ def check_parquet(path: Path) -> Any:
 
 def require_columns(name: str, columns: dict[str, Any], present: list[Hashable]) -> None:
     """Refuse columns that are not there, or more than once."""
-    each = [(role, name) for role, column in columns.items() for name in names_of({role: column})]
-    for role, column in each:
+    pairs = [(role, name) for role, column in columns.items() for name in names_of({role: column})]
+    for role, column in pairs:
         if present.count(column) > 1:
             raise ValueError(
                 f"{role} is column {column!r}, which {name} has {present.count(column)} times, expected one"
             )
         if column not in present:
-            other = next((sep for sep in (";", "\t", "|") if len(present) == 1 and sep in str(present[0])), None)
+            separator = next((sep for sep in (";", "\t", "|") if len(present) == 1 and sep in str(present[0])), None)
             hint = (
                 ""
-                if other is None
-                else f": cells seem to have {other!r} between, say sep={other!r} (in the shell --sep)"
+                if separator is None
+                else f": cells seem to have {separator!r} between, say sep={separator!r} (in the shell --sep)"
             )
             raise ValueError(
                 f"{role} is column {column!r}, which {name} has not, expected one of {', '.join(map(repr, present))}"

@@ -103,8 +103,8 @@ class LabelBook:
         used = np.zeros(len(uniques), bool)
         used[codes[looked]] = True
         number = np.full(len(uniques) + 1, -1, np.int32)  # the last: of the code -1
-        what = f"{table.name}: {role} {table.columns[role]!r}"
-        number[:-1][used] = self._look_up(what, uniques, np.flatnonzero(used), table.text is not None)
+        column_name = f"{table.name}: {role} {table.columns[role]!r}"
+        number[:-1][used] = self._look_up(column_name, uniques, np.flatnonzero(used), table.text is not None)
         result = np.where(looked, number[codes], -1).astype(np.int32)
         if self.given is not None:
             listed = f"one of the labels given ({label_list(self.given)})"
@@ -134,8 +134,8 @@ class LabelBook:
             return np.array([self._number(str(n) if is_text else n) for n in whole.tolist()], np.int32)
         table = self._tables[is_text]
         if whole.max() >= len(table):
-            more = max(int(whole.max()) + 1 - len(table), len(table))
-            table = self._tables[is_text] = np.append(table, np.full(more, -1, np.int32))
+            growth = max(int(whole.max()) + 1 - len(table), len(table))
+            table = self._tables[is_text] = np.append(table, np.full(growth, -1, np.int32))
         new = whole[table[whole] < 0]
         table[new] = [self._number(str(n) if is_text else n) for n in new.tolist()]
         return table[whole]
@@ -143,10 +143,10 @@ class LabelBook:
     def _number(self, label: Hashable) -> int:
         if self.given is None:
             return self.numbers.setdefault(label, len(self.numbers))
-        found = self.numbers.get(label, -1)
-        if found < 0 and isinstance(label, str) and not self._by_text:
+        code = self.numbers.get(label, -1)
+        if code < 0 and isinstance(label, str) and not self._by_text:
             return self.numbers.get(number_of(label), -1)
-        return found
+        return code
 
     def finish(self) -> tuple[Names, Int[np.ndarray, " L"]]:
         """The labels in order, and the place there of each number that was given out.
@@ -156,16 +156,16 @@ class LabelBook:
         if self.given is not None:
             return self.given, np.arange(len(self.given), dtype=np.int32)
         first = next(iter(self._names), "")
-        what = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
-        found = as_numbers(what, list(self.numbers), None)
+        source = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
+        labels = as_numbers(source, list(self.numbers), None)
         if self._rows:
-            warn_of_similar(what, self.role, found, [self._counted(role) for role in self._rows])
-        names = natural_order(set(found))
+            warn_of_similar(source, self.role, labels, [self._counted(role) for role in self._rows])
+        names = natural_order(set(labels))
         if len(self._orders) == 1 and self._orders[0] is not None:
             number = self.numbers
-            names = tuple(found[number[label]] for label in self._orders[0] if label in number)
+            names = tuple(labels[number[label]] for label in self._orders[0] if label in number)
         place = {label: i for i, label in enumerate(names)}
-        return names, np.array([place[label] for label in found], np.int32)
+        return names, np.array([place[label] for label in labels], np.int32)
 
 
 class Rows(NamedTuple):
@@ -292,9 +292,9 @@ def _refuse_repeated(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndar
     """Refuse a row whose step its episode had before; the log is read once more for that row."""
     episode = table.frame[table.columns["episode"]].iloc[row]
     for before in log.again():
-        same = (read_steps(before) == steps[row]) & (before.frame[before.columns["episode"]] == episode).to_numpy()
-        if same.any():
-            expected = REPEATED.format(before.first + int(np.argmax(same)) + 1)
+        repeated = (read_steps(before) == steps[row]) & (before.frame[before.columns["episode"]] == episode).to_numpy()
+        if repeated.any():
+            expected = REPEATED.format(before.first + int(np.argmax(repeated)) + 1)
             table.refuse(table.first + row, "step", repr(int(steps[row])), expected)
     raise AssertionError  # the row itself is one of them
 
@@ -320,13 +320,13 @@ class _StepsSeen:
         key = self._labels.get_indexer(labels)[codes].astype(np.int64) * 2**32 + steps
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        again = np.zeros(len(key), bool)
-        again[order[1:]] = ordered[1:] == ordered[:-1]
+        duplicated = np.zeros(len(key), bool)
+        duplicated[order[1:]] = ordered[1:] == ordered[:-1]
         if len(self._begin):
             run = np.searchsorted(self._begin, key, side="right") - 1
-            again |= (run >= 0) & (key <= self._end[run])
-        if again.any():
-            return int(np.argmax(again))
+            duplicated |= (run >= 0) & (key <= self._end[run])
+        if duplicated.any():
+            return int(np.argmax(duplicated))
         begin, end = np.append(self._begin, ordered), np.append(self._end, ordered)
         order = np.argsort(begin, kind="stable")
         begin, end = begin[order], end[order]
@@ -354,11 +354,11 @@ class _LogFaults(Faults):
         roles = {error.cells[0][1] for error in self.errors if error is not self._gap}
         paid = {"action", *_REWARDS}
         unclear = bool({"truncated", "episode", "step"} & roles)  # which cells may be empty
-        told = Faults()
+        remaining = Faults()
         for error in self.errors:
             follows = not roles <= paid if error is self._gap else unclear and error.cells[0][1] in paid
-            told.errors += [] if follows else [error]
-        return told
+            remaining.errors += [] if follows else [error]
+        return remaining
 
 
 _REWARDS = ("reward", "cost")
@@ -440,12 +440,12 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
         columns, followed, place = settled.columns, settled.followed, settled.place
     else:
         columns, followed, place = settled, follow(None, settled, checks_steps=False), None
-    kept = np.flatnonzero(followed.keep)
-    columns = {name: column[kept] for name, column in columns.items()}
-    next_state, led, cut, _ = (None if x is None else x[kept] for x in followed)
+    followed_rows = np.flatnonzero(followed.keep)
+    columns = {name: column[followed_rows] for name, column in columns.items()}
+    next_state, led, cut, _ = (None if x is None else x[followed_rows] for x in followed)
     assert next_state is not None and led is not None
     step = columns.get("step")
-    step = place[kept] if step is None and place is not None else step
+    step = place[followed_rows] if step is None and place is not None else step
     reward, row = columns.get("reward"), columns["row"]
     checks = [(columns["action"] < 0, "action", expected_label("action"))]
     named = outcome_roles(table.columns)
@@ -456,7 +456,7 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
     for empty, role, expected in checks:
         if empty.any():
             first = np.sort(row[empty])[:MOST_TOLD].tolist()
-            cells = [(each, role, "empty", expected) for each in first]
+            cells = [(row_number, role, "empty", expected) for row_number in first]
             faults.errors.append(BadCells(table, cells, int(empty.sum())))
     ends = columns["terminated"] if "terminated" in table.columns else None
     steps = step if wanted.steps else None
@@ -499,8 +499,8 @@ def _first(rows: Iterator[Rows]) -> Rows | None:
 
 def _logs(log: ChunkedLog, books: tuple[LabelBook, LabelBook], wanted: Wanted) -> Iterator[Log]:
     rows = transition_chunks(log, *books, wanted)
-    while (some := _first(rows)) is not None:
-        yield _log(some, books, log)
+    while (batch := _first(rows)) is not None:
+        yield _log(batch, books, log)
 
 
 def _log(rows: Rows, books: tuple[LabelBook, LabelBook], source: ChunkedLog) -> Log:

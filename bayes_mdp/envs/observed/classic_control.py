@@ -83,8 +83,8 @@ class CartPole(eqx.Module):
         time = state.time + 1
         terminated = (jnp.abs(physics[0]) > X_LIMIT) | (jnp.abs(physics[2]) > ANGLE_LIMIT)
         truncated = (time >= self.max_steps) & ~terminated
-        one = jnp.ones((), jnp.float32)
-        return TimeStep(CartPoleState(physics, time), physics, one, terminated, truncated, one)
+        unit = jnp.ones((), jnp.float32)
+        return TimeStep(CartPoleState(physics, time), physics, unit, terminated, truncated, unit)
 
 
 def _moved(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, "4"]:

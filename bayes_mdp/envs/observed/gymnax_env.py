@@ -83,8 +83,8 @@ def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
         >>> env.n_actions
         2
     """
-    what = name_or_env if isinstance(name_or_env, str) else type(name_or_env).__name__
-    gymnax = _gymnax(what)
+    title = name_or_env if isinstance(name_or_env, str) else type(name_or_env).__name__
+    gymnax = _gymnax(title)
     env = _made(name_or_env) if isinstance(name_or_env, str) else name_or_env
     if not isinstance(env, gymnax.environments.environment.Environment):
         raise TypeError(f"name_or_env is {env!r}, expected a name or an environment of gymnax")

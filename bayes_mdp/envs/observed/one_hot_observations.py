@@ -86,14 +86,14 @@ class DeepSeaObserved(eqx.Module):
         key_slip, key_noise = jax.random.split(key)
         slips = self._slips(key_slip)
         moved = jnp.where(right, jnp.where(slips, column, jnp.minimum(column + 1, last)), jnp.maximum(column - 1, 0))
-        over, treasure = row == last, right & (column == last)
+        ended, treasure = row == last, right & (column == last)
         reward = jnp.where(right, treasure - COST / self.size, 0.0)
         if self.stochastic:
-            noisy = over & ((column == 0) | (column == last))
+            noisy = ended & ((column == 0) | (column == last))
             reward = reward + jnp.where(noisy, jax.random.normal(key_noise), 0.0)
-        next_state = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(over, column, moved))
+        next_state = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(ended, column, moved))
         cut = jnp.zeros((), bool)
-        return TimeStep(next_state, self._observation(next_state), reward, over, cut, treasure.astype(reward.dtype))
+        return TimeStep(next_state, self._observation(next_state), reward, ended, cut, treasure.astype(reward.dtype))
 
     def _slips(self, key: PRNGKeyArray) -> Bool[Array, ""]:
         return jax.random.uniform(key) < 1 / self.size if self.stochastic else jnp.zeros((), bool)
@@ -193,9 +193,9 @@ class OneHotObserved(eqx.Module):
     def step(self, key: PRNGKeyArray, state: OneHotState, action: Int[Array, ""]) -> TimeStep:
         """One transition; the last step of a table with a step axis ends, that of another is cut off."""
         next_state, reward, ends = self.env.step(key, state.state, action, state.step)
-        over = state.step + 1 >= self.num_steps
+        ended = state.step + 1 >= self.num_steps
         inhomogeneous = self.env.mdp.horizon is not None
-        terminated, truncated = (ends | over, ends & False) if inhomogeneous else (ends, over & ~ends)
+        terminated, truncated = (ends | ended, ends & False) if inhomogeneous else (ends, ended & ~ends)
         later = OneHotState(next_state, state.step + 1)
         return TimeStep(later, self._observation(later), reward, terminated, truncated, reward)
 

@@ -184,8 +184,8 @@ def _belief(
     parts = split_constants(on_device(whole.thinned(key, num=number)), _example(space))
     # One seed after the other: a program for all of them takes longer to compile than 500 seeds take here.
     own_draws = (whole.thinned(jax.random.fold_in(key, seed), num=number) for seed in range(case.num_seeds))
-    each = [changing(draws, parts[0]) for draws in own_draws]
-    return on_device(stack_trees(each)), parts[1], True
+    per_run = [changing(draws, parts[0]) for draws in own_draws]
+    return on_device(stack_trees(per_run)), parts[1], True
 
 
 def _example(space: StateActionSpace) -> Transitions:

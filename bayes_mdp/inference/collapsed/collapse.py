@@ -209,11 +209,11 @@ def moved(
     points = jax.vmap(lambda x: ravel_pytree(x)[0])(start)
     state = points, fixed, jax.vmap(energy)(points, fixed)
     for step in range(num_moves):
-        each = jax.random.fold_in(key, step)
+        step_key = jax.random.fold_in(key, step)
         if free:
-            state = _by_differences(each, state, energy)
+            state = _by_differences(step_key, state, energy)
         if fixed:
-            state = _by_flips(jax.random.fold_in(each, 2), state, energy, choices)
+            state = _by_flips(jax.random.fold_in(step_key, 2), state, energy, choices)
     points, fixed, _ = state
     if free:
         free = jax.vmap(
@@ -227,19 +227,19 @@ def _by_differences(key: PRNGKeyArray, state: State, energy: Energy) -> State:
     points, fixed, energies = state
     number, size = points.shape
     half = number // 2
-    for turn, (mine, others) in enumerate(((slice(0, half), (half, number)), (slice(half, number), (0, half)))):
+    for turn, (mine, other_half) in enumerate(((slice(0, half), (half, number)), (slice(half, number), (0, half)))):
         keys = jax.random.split(jax.random.fold_in(key, turn), 5)
         # Each of my half takes the difference of two draws a != b of the other half: that half is fixed meanwhile, so
         # the proposal is symmetric.
         mover = points[mine]
-        count = others[1] - others[0]
+        count = other_half[1] - other_half[0]
         a = jax.random.randint(keys[0], (len(mover),), 0, count)
         b = (a + jax.random.randint(keys[1], (len(mover),), 1, count)) % count
         jump = jax.random.uniform(keys[2], (len(mover), 1)) < JUMP_SHARE
         # 2.38 / sqrt(2 size) is the optimal scale for a normal target; a whole difference leads from mode to mode.
         scale = jnp.where(jump, 1.0, 2.38 / np.sqrt(2.0 * size))
         noise = JITTER * jax.random.normal(keys[3], mover.shape)
-        proposed = mover + scale * (points[others[0] + a] - points[others[0] + b]) + noise
+        proposed = mover + scale * (points[other_half[0] + a] - points[other_half[0] + b]) + noise
         values = jax.tree.map(lambda x, mine=mine: x[mine], fixed)
         after = jax.vmap(energy)(proposed, values)
         # Metropolis: accept with probability min(1, exp(energy before - energy after)).

@@ -43,7 +43,7 @@ from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures import MixturePosterior
-from bayes_mdp.inference.pair_draws import draw_by_weight
+from bayes_mdp.inference.pair_draws import draw_by_weight, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, program_data
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
@@ -174,6 +174,11 @@ class CollapsedPosterior(MixturePosterior):
         varied = reward_prior if isinstance(rewards, RewardCells) else None
         return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
+    @property
+    def rows_vary(self) -> bool:
+        """Whether the priors of the rows differ from component to component. Host side."""
+        return varies(np.asarray(self.values[0]))
+
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         leaves = [jnp.asarray(v)[k][jnp.asarray(i)] for v, i in zip(self.values, self.index, strict=True)]
@@ -188,9 +193,9 @@ class CollapsedPosterior(MixturePosterior):
         """
         index = first_index(self.missing_means())
         if index is not None:
-            where = f"state {self.space.state_names[index[-2]]!r}, action {self.space.action_names[index[-1]]!r}"
+            pair = f"state {self.space.state_names[index[-2]]!r}, action {self.space.action_names[index[-1]]!r}"
             raise ValueError(
-                f"the expectation of the mean reward of {where} does not exist: it is infinite over the "
+                f"the expectation of the mean reward of {pair} does not exist: it is infinite over the "
                 "hyperparameters, expected a prior of these with lighter tails, or more data"
             )
         return super().mean_mdp()
@@ -239,14 +244,15 @@ class CollapsedPosterior(MixturePosterior):
         means = np.asarray(in_numpy(lambda prior: prior.after(data[first]).mean(), belief))
         shapes = tail_shapes(np.asarray(self.log_weights, np.float64), means.reshape(self.num_components, -1))
         k = self._largest_of_pairs(shapes[element.reshape(-1)])
-        where = first_index(k >= HEAVY_MEAN)
-        if where is None:
+        first_heavy = first_index(k >= HEAVY_MEAN)
+        if first_heavy is None:
             return []
         states, actions = self.space.state_names, self.space.action_names
         return [
-            f"the mean rewards of {int((k >= HEAVY_MEAN).sum())} pairs (state {states[where[-2]]!r}, action "
-            f"{actions[where[-1]]!r} is the first) rest on few draws of the hyperparameters, if they exist (Pareto k "
-            f"{k[where]:.2f}, expected below {HEAVY_MEAN}): give the hyperparameters a prior with lighter tails"
+            f"the mean rewards of {int((k >= HEAVY_MEAN).sum())} pairs (state {states[first_heavy[-2]]!r}, action "
+            f"{actions[first_heavy[-1]]!r} is the first) rest on few draws of the hyperparameters, if they exist "
+            f"(Pareto k {k[first_heavy]:.2f}, expected below {HEAVY_MEAN}): give the hyperparameters a prior with "
+            "lighter tails"
         ]
 
     @property
@@ -346,17 +352,17 @@ class CollapsedPosterior(MixturePosterior):
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
-        found = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
-        found += self._heavy_means()
+        problems = [] if self.mcmc is None else self.mcmc.problems(self.derived_tables())
+        problems += self._heavy_means()
         if self.is_integrated:
-            return found
+            return problems
         size = float(self.effective_sample_size())
         if not size >= LOW_SHARE * self.num_components:
-            found.append(
+            problems.append(
                 f"the weights have an effective sample size of {size:.3g} of {self.num_components} components: new "
                 "data moved the posterior away from the draws of the hyperparameters; call refit(key)"
             )
-        return found
+        return problems
 
     def notes(self) -> list[str]:
         """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
@@ -454,9 +460,9 @@ class CollapsedPosterior(MixturePosterior):
         """
         assert self.hierarchy is not None
         heaviest = np.argsort(-np.asarray(self.log_weights))[:LOOKED_AT]
-        near = {name: np.asarray(x)[heaviest] for name, x in self.hyperparameters.items()}
+        starts = {name: np.asarray(x)[heaviest] for name, x in self.hyperparameters.items()}
         data = jax.tree.map(np.asarray, data_statistics)
-        return integrate(self.hierarchy, data, rng, method=self.route, near=near, draws=draws, strict=False)
+        return integrate(self.hierarchy, data, rng, method=self.route, near=starts, draws=draws, strict=False)
 
     def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
         """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
@@ -577,8 +583,8 @@ class CollapsedPosterior(MixturePosterior):
                 old = dict(self.hyperparameters), self.values, self.log_weights
                 draws, values, weights = jax.tree.map(lambda x, like: np.asarray(x, like.dtype), new, old)
                 return replace(self, hyperparameters=draws, values=values, log_weights=weights, integration=None)
-        wide = np.asarray(self.log_weights).dtype == np.float64
-        with jax.enable_x64(True) if wide else nullcontext():
+        in_double = np.asarray(self.log_weights).dtype == np.float64
+        with jax.enable_x64(True) if in_double else nullcontext():
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
             return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
 
@@ -587,8 +593,8 @@ class CollapsedPosterior(MixturePosterior):
         # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
         chains = run_chains(key, collapsed_model(self.hierarchy), self.data_statistics, self.options)
         fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
-        kept = {"options": self.options, "share": self.share, "moves": self.moves}
-        fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **kept)
+        settings = {"options": self.options, "share": self.share, "moves": self.moves}
+        fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **settings)
         return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
 
     def _classes(self) -> Classes:
@@ -703,21 +709,21 @@ def from_integral(
 
 def _described(integration: Integration, route: str, number: int) -> dict[str, str]:
     size = integration.numbers
-    over = (
+    names = (
         "no continuous hyperparameter" if not size else "1 hyperparameter" if size == 1 else f"{size} hyperparameters"
     )
     value, error = float(integration.log_evidence), float(integration.error)
     if route == QUADRATURE:
-        how = f"{number} nodes over {over}, the rest in closed form"
+        method = f"{number} nodes over {names}, the rest in closed form"
         evidence = f"{value:.8g}, changed by {error:.1g} at the last halving of the grid"
     else:
         worth, k = float(integration.effective), float(integration.pareto_k)
-        how = (
-            f"{number} weighted draws of {over}, worth {worth:.0f} independent ones, Pareto k {k:.2f}; the rest in "
+        method = (
+            f"{number} weighted draws of {names}, worth {worth:.0f} independent ones, Pareto k {k:.2f}; the rest in "
             "closed form"
         )
         evidence = f"{value:.6g}, standard error {error:.2g}"
-    return {"method": f"{route} ({how})"} | ({"log evidence": evidence} if np.isfinite(value) else {})
+    return {"method": f"{route} ({method})"} | ({"log evidence": evidence} if np.isfinite(value) else {})
 
 
 @lru_cache(maxsize=64)

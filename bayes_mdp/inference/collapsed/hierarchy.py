@@ -68,9 +68,9 @@ def hyper_prior_of(program: Program, hyperparameters: tuple[str, ...]) -> Uncons
     """
     discrete = {site.name for site in program.latents if site.discrete}
     free = {name: program.values[name] for name in hyperparameters if name not in discrete}
-    held = {name: program.values[name] for name in hyperparameters if name in discrete}
+    fixed = {name: program.values[name] for name in hyperparameters if name in discrete}
     return UnconstrainedModel(
-        lambda data: hyperparameters_alone(program, hyperparameters), free, held, program.supports
+        lambda data: hyperparameters_alone(program, hyperparameters), free, fixed, program.supports
     )
 
 
@@ -99,8 +99,8 @@ class Hierarchy:
         return hash((self.program, self.hyperparameters))
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Hierarchy) and self.program == other.program
-        return same and self.hyperparameters == other.hyperparameters  # type: ignore[union-attr]
+        same_program = isinstance(other, Hierarchy) and self.program == other.program
+        return same_program and self.hyperparameters == other.hyperparameters  # type: ignore[union-attr]
 
     @property
     def prior(self) -> ConjugatePosterior:
@@ -205,17 +205,17 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
     # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
     program, transitions = hierarchy.program, invent(detected, rng)
     values_of_all = {**conjugate_inside(program, hierarchy.hyperparameters), **values}
-    found = site_densities(program, values_of_all, summarise_invented(program, transitions))
+    densities = site_densities(program, values_of_all, summarise_invented(program, transitions))
     # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
-    below = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
-    expected = np.array([value for name, value in found.items() if name not in below])
+    not_hyper = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
+    expected = np.array([value for name, value in densities.items() if name not in not_hyper])
     prior = hierarchy.hyper_prior
-    held = {name: values[name] for name in prior.held}
-    points = prior.unconstrained({name: np.asarray(x)[None] for name, x in values.items()}, held)
-    given = float(prior.place(points, held).without_jacobian[0])
-    if not abs(given - expected.sum()) <= tolerance(program) * (1.0 + np.abs(expected).sum()):
+    fixed = {name: values[name] for name in prior.held}
+    points = prior.unconstrained({name: np.asarray(x)[None] for name, x in values.items()}, fixed)
+    density = float(prior.place(points, fixed).without_jacobian[0])
+    if not abs(density - expected.sum()) <= tolerance(program) * (1.0 + np.abs(expected).sum()):
         raise NotConjugate(
-            f"prior: the density of {', '.join(map(repr, hierarchy.hyperparameters))} is {given:.12g} without the "
+            f"prior: the density of {', '.join(map(repr, hierarchy.hyperparameters))} is {density:.12g} without the "
             f"conjugate sites and {expected.sum():.12g} with them, so that they cannot be integrated out"
         )
 

@@ -145,8 +145,8 @@ class Marginal:
         """
         counts = np.asarray(data_statistics.transition_probs.dense_counts, np.float64)
         number, (pattern, _) = np.asarray(self.classes.number[0]), self._patterns
-        at = np.nonzero(counts)
-        entry, count, times = _alike(number[at], counts[at])
+        nonzero = np.nonzero(counts)
+        entry, count, times = _alike(number[nonzero], counts[nonzero])
         total = counts.sum(-1)
         row, of_row, rows = _alike(pattern[total > 0], total[total > 0])
         return RowCounts(entry, count, times, row, of_row, rows)
@@ -203,9 +203,9 @@ class Given:
         """The evidence of a part of the program; where no hyperparameter enters it, it is computed once for all."""
         if not all((x == x[:1]).all() for x in parameters):
             return evidence(parameters)
-        asked = b"".join(x[0].tobytes() for x in parameters)
-        if part not in self._constants or self._constants[part][0] != asked:
-            self._constants[part] = asked, evidence(tuple(x[:1] for x in parameters))
+        fingerprint = b"".join(x[0].tobytes() for x in parameters)
+        if part not in self._constants or self._constants[part][0] != fingerprint:
+            self._constants[part] = fingerprint, evidence(tuple(x[:1] for x in parameters))
         return np.broadcast_to(self._constants[part][1], len(parameters[0]))
 
     def _of_rows(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
@@ -218,8 +218,8 @@ class Given:
     def _of_rewards(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         data = self._data[self._seen]
         parts = [
-            np.asarray(self._belief(parameters, at, self._seen).log_marginal(data)).sum(-1)
-            for at in self._at_once(len(parameters[0]), len(self._seen))
+            np.asarray(self._belief(parameters, block, self._seen).log_marginal(data)).sum(-1)
+            for block in self._at_once(len(parameters[0]), len(self._seen))
         ]
         return np.concatenate(parts)
 
@@ -258,8 +258,8 @@ class Given:
         cells = np.arange(len(self._data))
         with np.errstate(all="ignore"):
             parts = [
-                np.asarray(self._belief(parameters[1:], at, cells).after(self._data).mean())
-                for at in self._at_once(number, len(cells))
+                np.asarray(self._belief(parameters[1:], block, cells).after(self._data).mean())
+                for block in self._at_once(number, len(cells))
             ]
         return np.concatenate(parts).reshape(number, -1)
 
@@ -279,8 +279,8 @@ class Given:
 
 def _alike(*columns: np.ndarray) -> tuple[Int[np.ndarray, " U"], Float[np.ndarray, " U"], Float[np.ndarray, " U"]]:
     """The different pairs of two columns, and how often each occurs."""
-    both, times = np.unique(np.stack([x.astype(np.float64) for x in columns]), axis=1, return_counts=True)
-    return both[0].astype(np.int64), both[1], times.astype(np.float64)
+    distinct, times = np.unique(np.stack([x.astype(np.float64) for x in columns]), axis=1, return_counts=True)
+    return distinct[0].astype(np.int64), distinct[1], times.astype(np.float64)
 
 
 @lru_cache(maxsize=64)
@@ -316,17 +316,17 @@ def missing_means(
         values: {hyperparameter: [K ...]}, of the posterior.
         log_weights: of these.
     """
-    given, prior = marginal_of(hierarchy).given(data_statistics), hierarchy.hyper_prior
-    missing = np.zeros(given.num_elements, bool)
-    if not prior.dimension or not given.num_elements:
+    marginal, prior = marginal_of(hierarchy).given(data_statistics), hierarchy.hyper_prior
+    missing = np.zeros(marginal.num_elements, bool)
+    if not prior.dimension or not marginal.num_elements:
         return missing
     values = {name: np.asarray(x) for name, x in values.items()}
     columns = [np.zeros((len(log_weights), 1)), *(values[name].reshape(len(log_weights), -1) for name in prior.held)]
     number = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     for joint in range(number.max() + 1):  # values of discrete hyperparameters
         of_joint = np.flatnonzero(number == joint)
-        at = {name: values[name][of_joint[0]] for name in prior.held}
-        points = prior.unconstrained({name: x[of_joint] for name, x in values.items()}, at)
+        choices = {name: values[name][of_joint[0]] for name in prior.held}
+        points = prior.unconstrained({name: x[of_joint] for name, x in values.items()}, choices)
         logs = log_weights[of_joint]
         weights = np.exp(logs - logs.max())
         centre = np.average(points, axis=0, weights=weights)
@@ -334,7 +334,7 @@ def missing_means(
         # From the heaviest, and from the outermost of each number: a mean may exist for some values of others only.
         heaviest = np.argsort(-logs, kind="stable")[:HEAVIEST]
         order = dict.fromkeys([*heaviest.tolist(), *points.argmin(0).tolist(), *points.argmax(0).tolist()])
-        missing |= falls_slowly(given, at, points[list(order)], scale)
+        missing |= falls_slowly(marginal, choices, points[list(order)], scale)
     return missing
 
 
@@ -437,19 +437,19 @@ def integrate(
     Raises:
         NotIntegrableError: the integral cannot be stated to its tolerance; says why.
     """
-    given = marginal_of(hierarchy).given(data_statistics)
+    marginal = marginal_of(hierarchy).given(data_statistics)
     parts: list[tuple[dict[str, np.ndarray], Search]] = []
     prior = hierarchy.hyper_prior
-    for held in joint_values(prior.choices, {name: site.shape for name, site in prior.held.items()}):
-        search = _look(given, hierarchy, held, near)
+    for fixed in joint_values(prior.choices, {name: site.shape for name, site in prior.held.items()}):
+        search = _look(marginal, hierarchy, fixed, near)
         if search is not None:
-            parts.append((held, search))
+            parts.append((fixed, search))
     if not parts:
         raise NotIntegrableError("no draw of the prior has a finite density")
     highest = max(search.log_mass for _, search in parts)
-    parts = [(held, search) for held, search in parts if search.log_mass > highest + RULED_OUT]
-    found = [_integral(given, held, search, rng, method, strict) for held, search in parts]
-    return _joined(given, [held for held, _ in parts], found, rng, draws)
+    parts = [(fixed, search) for fixed, search in parts if search.log_mass > highest + RULED_OUT]
+    integrals = [_integral(marginal, fixed, search, rng, method, strict) for fixed, search in parts]
+    return _joined(marginal, [fixed for fixed, _ in parts], integrals, rng, draws)
 
 
 def _look(given: Given, hierarchy: Hierarchy, held: Values, near: Values | None) -> Search | None:
@@ -501,26 +501,26 @@ def _joined(
     num: int | None,
 ) -> Integrated:
     """The parts of all discrete values as one posterior."""
-    evidences = np.array([each.log_evidence for each in found])
+    evidences = np.array([integral.log_evidence for integral in found])
     total = float(np.logaddexp.reduce(evidences))
     shares = np.exp(evidences - total)
-    error = float(np.sqrt(sum((share * each.error) ** 2 for share, each in zip(shares, found, strict=True))))
-    k = max((each.pareto_k for each in found if isinstance(each, Draws)), default=-np.inf)
+    error = float(np.sqrt(sum((share * integral.error) ** 2 for share, integral in zip(shares, found, strict=True))))
+    k = max((integral.pareto_k for integral in found if isinstance(integral, Draws)), default=-np.inf)
     placed, logs = [], []
-    for held, each, share in zip(helds, found, shares, strict=True):
-        points, log_weights = each.points, each.log_weights
-        if num is not None and isinstance(each, Grid) and given.marginal.prior.dimension:
+    for fixed, integral, share in zip(helds, found, shares, strict=True):
+        points, log_weights = integral.points, integral.log_weights
+        if num is not None and isinstance(integral, Grid) and given.marginal.prior.dimension:
             # Anywhere in the cells of the nodes, corrected by the density there: draws of a continuous posterior.
-            points, log_offset, _ = each.propose(rng, max(16, math.ceil(4 * num * share)))
-            log_weights = _of(given, held)(points) + log_offset
+            points, log_offset, _ = integral.propose(rng, max(16, math.ceil(4 * num * share)))
+            log_weights = _of(given, fixed)(points) + log_offset
             log_weights = log_weights - logsumexp(log_weights)
-        placed.append(given.marginal.place(points, held))
+        placed.append(given.marginal.place(points, fixed))
         logs.append(log_weights + np.log(share))
     values = {
         name: np.concatenate([part.values[name] for part in placed])
         for name in given.marginal.hierarchy.hyperparameters
     }
-    parameters = tuple(np.concatenate(each) for each in zip(*(part.parameters for part in placed), strict=True))
+    parameters = tuple(np.concatenate(integral) for integral in zip(*(part.parameters for part in placed), strict=True))
     log_weights = np.concatenate(logs)
     worth = effective_size(log_weights) if np.isfinite(k) else float(len(log_weights))
     record = integration_of(total, error, worth, k, given.marginal.prior.dimension)

@@ -29,7 +29,7 @@ from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows
+from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, key_of_outcome
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import (
     MDP,
@@ -352,6 +352,16 @@ class ConjugatePosterior(Fitted):
             needed: which pairs.
         """
         return conjugate_pair_draws(key, self, needed)
+
+    def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).
+
+        Args:
+            key: of the rows.
+            name: of the outcome, which seeds the rewards.
+            needed: which pairs.
+        """
+        return conjugate_pair_draws(key, self, needed, reward_key=key_of_outcome(key, name))
 
     def sample_next(
         self,
@@ -695,7 +705,7 @@ class ConjugatePosterior(Fitted):
         after = replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
         if self.outcomes is None:
             return after
-        return replace(after, outcomes={name: each.discount_data(factor) for name, each in self.outcomes.items()})
+        return replace(after, outcomes={name: outcome.discount_data(factor) for name, outcome in self.outcomes.items()})
 
     def _update_from_sums(self, folded: FoldedLog, weight: ArrayLike, allow_duplicates: bool) -> "ConjugatePosterior":
         if not is_concrete(self, weight):
@@ -983,6 +993,9 @@ def conjugate_pair_draws(
     posterior: "ConjugatePosterior",
     needed: Bool[np.ndarray, "*H S A"],
     components: Components | None = None,
+    *,
+    reward_key: PRNGKeyArray | None = None,
+    reward_components: Components | None = None,
 ) -> PairDraws:
     """A stream of draws of the needed pairs.
 
@@ -991,14 +1004,18 @@ def conjugate_pair_draws(
         posterior: the belief; with `components` its data, and what all components share.
         needed: which pairs.
         components: of a mixture; None: the belief itself.
+        reward_key: of the rewards; None: `key`.
+        reward_components: the same components, drawn anew, for rewards that do not share theirs with the rows.
     """
     rows, draw_rows = _rows(key, posterior.transition_probs, posterior.space, needed, components)
     prior = None if components is None else components.reward_prior
-    draw_rewards = posterior.reward_cells.drawer(key, rows.cells(posterior.rewards_by_outcome), prior)
+    place = rows.cells(posterior.rewards_by_outcome)
+    draw_rewards = posterior.reward_cells.drawer(key if reward_key is None else reward_key, place, prior)
 
     def draw(num: int) -> Drawn:
         component = None if components is None else components.choose(num)
-        probs, reward = draw_rows(num, component), draw_rewards(num, component)
+        of_rewards = component if reward_components is None else reward_components.choose(num)
+        probs, reward = draw_rows(num, component), draw_rewards(num, of_rewards)
         if posterior.rewards_by_outcome:
             reward = rows.expectation(probs, reward)
         return Drawn(probs, reward)

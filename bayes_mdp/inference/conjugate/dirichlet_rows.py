@@ -171,25 +171,25 @@ class DirichletRows(Module):
         concentration = np.asarray(self.site_concentration, np.float64)
         total = concentration.sum(-1, keepdims=True)
         unknown = (concentration > 0) & ((concentration > 0).sum(-1, keepdims=True) > 1)
-        first, other = (
+        first, second = (
             concentration[unknown],
             np.broadcast_to(total, concentration.shape)[unknown] - concentration[unknown],
         )
-        allowed, cut = 1.0 - probability, betainc(first, other, floor)
-        tail, below = allowed / max(2 * len(first), 1), np.zeros(len(first), bool)
+        allowed, cut = 1.0 - probability, betainc(first, second, floor)
+        tail, below_floor = allowed / max(2 * len(first), 1), np.zeros(len(first), bool)
         # What the floor cuts off is spent first; a smaller tail may be cut off elsewhere: until none is.
-        while (cut > tail)[~below].any():
-            below |= cut > tail
-            tail = (allowed - cut[below].sum()) / (2 * len(first) - below.sum())
+        while (cut > tail)[~below_floor].any():
+            below_floor |= cut > tail
+            tail = (allowed - cut[below_floor].sum()) / (2 * len(first) - below_floor.sum())
             if tail <= 0:
                 raise ValueError(
                     f"floor is {floor:g}, and a transition probability of the posterior is smaller with probability "
-                    f"{cut[below].sum():.3g} (all added), expected a smaller floor (0: none) or probability"
+                    f"{cut[below_floor].sum():.3g} (all added), expected a smaller floor (0: none) or probability"
                 )
         low = np.divide(concentration, total, out=np.zeros_like(concentration), where=total > 0)
         high = low.copy()
-        low[unknown] = np.where(below, floor, np.maximum(betaincinv(first, other, tail), floor))
-        high[unknown] = 1.0 - betaincinv(other, first, tail)
+        low[unknown] = np.where(below_floor, floor, np.maximum(betaincinv(first, second, tail), floor))
+        high[unknown] = 1.0 - betaincinv(second, first, tail)
         return RowIntervals(self.gather(low), self.gather(high), len(first))
 
     def sample_sites(self, key: PRNGKeyArray) -> Float[Array, "M K"]:

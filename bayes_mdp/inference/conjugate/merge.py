@@ -54,7 +54,7 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
             )
     check_bool("allow_duplicates", allow_duplicates)
     names = [set(posterior.outcomes or ()) for posterior in posteriors]
-    odd = next((i for i, each in enumerate(names) if each != names[0]), None)
+    odd = next((i for i, part in enumerate(names) if part != names[0]), None)
     if odd is not None:
         raise ValueError(
             f"posteriors[{odd}] has learnt the outcomes {sorted(names[odd])}, expected those of posteriors[0], "
@@ -63,11 +63,11 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
     if names[0]:
         learnt = {
             name: merge(
-                [each.outcomes[name] for each in posteriors if each.outcomes], allow_duplicates=allow_duplicates
+                [part.outcomes[name] for part in posteriors if part.outcomes], allow_duplicates=allow_duplicates
             )
             for name in posteriors[0].outcomes or ()
         }
-        alone = [replace(each, outcomes=None) for each in posteriors]
+        alone = [replace(part, outcomes=None) for part in posteriors]
         return replace(merge(alone, allow_duplicates=allow_duplicates), outcomes=learnt)
     sources = merge_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
     with jax.enable_x64(True):

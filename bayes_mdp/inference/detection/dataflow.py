@@ -118,7 +118,7 @@ class Reader:
         """Pieces along an axis."""
         axis, stops = equation.params["axis"], np.cumsum(equation.params["sizes"])
         places = [range(stop - size, stop) for stop, size in zip(stops, equation.params["sizes"], strict=True)]
-        return [mapped(x, lambda f, at=at: np.take(f, at, axis)) for at in places]
+        return [mapped(x, lambda f, index=index: np.take(f, index, axis)) for index in places]
 
     def _scan(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """A loop of fixed length, turn by turn: what counts the turns is known in each. None: it is too long."""

@@ -94,12 +94,14 @@ class GivenDraws(PosteriorSamples):
         Args:
             num: how many.
         """
-        held = self.num_held
-        if num >= held:
+        num_held = self.num_held
+        if num >= num_held:
             return self
-        each, length = num // self.num_chains, held // self.num_chains
+        per_chain, length = num // self.num_chains, num_held // self.num_chains
         return (
-            self._of_each_chain(np.arange(each) * length // each) if each else self.take(np.arange(num) * held // num)
+            self._of_each_chain(np.arange(per_chain) * length // per_chain)
+            if per_chain
+            else self.take(np.arange(num) * num_held // num)
         )
 
     def halves(self) -> "tuple[GivenDraws, GivenDraws]":

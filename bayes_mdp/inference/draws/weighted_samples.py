@@ -66,6 +66,17 @@ class WeightedSamples(eqx.Module):
         """
         return draws_of_sample(key, whole_draws(self.mdps), np.asarray(self.weights), needed, self.sizes())
 
+    def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
+        """`pair_draws`: a hypothesis holds rows and rewards, and is chosen by the key of the rows (`CanDrawOutcome`).
+
+        Args:
+            key: of the rows.
+            name: of the outcome; not used.
+            needed: which pairs.
+        """
+        del name
+        return self.pair_draws(key, needed)
+
     def lazy_belief(self, key: PRNGKeyArray, num_draws: int, reward_bins: int) -> LazyBelief:
         """A draw by weight, then its rows (`CanSampleLazily`): nothing is drawn from `key`.
 
@@ -198,7 +209,7 @@ def _same_lists(mdps: SparseMDP) -> bool:
 def posterior_samples(
     mdps: MDP | SparseMDP, *, weights: ArrayLike | None = None, visits: ArrayLike | None = None
 ) -> PosteriorSamples:
-    """A posterior from hypotheses.
+    """A posterior from a list of MDPs, with weights.
 
     Args:
         mdps: an MDP (or SparseMDP) whose arrays have a leading axis N, as `sample(key, (N,))` returns it.

@@ -117,13 +117,13 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
             raise probe.refuse(site.name, why)
     for site in rows:
         for parameter, entries in probe.parameters_of[site].items():
-            above = probe.depends(entries)
-            if above:
-                raise probe.refuse(first(program, above), f"{parameter} of site {site!r} depends on it")
+            parents = probe.depends(entries)
+            if parents:
+                raise probe.refuse(first(program, parents), f"{parameter} of site {site!r} depends on it")
     for entries in probe.reward.values():
-        both = probe.depends(entries) & rows
-        if both:
-            raise probe.refuse(first(program, both), "the transition law and the reward law both depend on it")
+        shared = probe.depends(entries) & rows
+        if shared:
+            raise probe.refuse(first(program, shared), "the transition law and the reward law both depend on it")
     # Factors, observations and the sites of the rewards: none sees a row.
     check_above(probe, rows)
 
@@ -148,11 +148,11 @@ def _some_values(program: Program, names: tuple[str, ...]) -> dict[str, np.ndarr
 
 def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
     """The program with the sites of the rows hidden, at values that the rewards do not depend on."""
-    held = {site.name: np.asarray(inside(site)) for site in program.latents if site.name in rows}
+    row_sites = {site.name: np.asarray(inside(site)) for site in program.latents if site.name in rows}
     size = program.space.n_outcomes
 
     def rewards(space: StateActionSpace) -> MDPSpec:
-        with handlers.block(hide=list(held)), handlers.substitute(data=held):  # type: ignore[arg-type]
+        with handlers.block(hide=list(row_sites)), handlers.substitute(data=row_sites):  # type: ignore[arg-type]
             spec = program.prior(space)
         return MDPSpec(np.full(size, 1.0 / size), spec.reward)
 

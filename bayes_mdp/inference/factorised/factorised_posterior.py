@@ -237,9 +237,9 @@ class FactorisedPosterior(ConjugatePosterior):
         """
         rewards = self.rewards
         heaviest = np.argsort(-np.asarray(rewards.log_weights))[:8]
-        near = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
+        starts = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
         data = jax.tree.map(np.asarray, rewards.data_statistics)
-        return weighted_rewards(rewards.recipe, data, rng, near)
+        return weighted_rewards(rewards.recipe, data, rng, starts)
 
     def reserve(self, num_transitions: int) -> "FactorisedPosterior":
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
@@ -274,11 +274,11 @@ class FactorisedPosterior(ConjugatePosterior):
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
                 after = _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
             return after if self.rewards.integration is None else after._integrated_again()
-        found = ConjugatePosterior.update(
+        updated = ConjugatePosterior.update(
             self, transitions, weight, discount_data=discount_data, allow_duplicates=allow_duplicates
         )
-        assert isinstance(found, FactorisedPosterior)
-        return found
+        assert isinstance(updated, FactorisedPosterior)
+        return updated
 
     def _integrated_again(self) -> "FactorisedPosterior":
         """The same belief with the record of its integral by the new weights; integrated anew if these are poor."""
@@ -304,10 +304,10 @@ class FactorisedPosterior(ConjugatePosterior):
                 buffer of rewards.
         """
         ConjugatePosterior.check(self, transitions, weight)
-        kept = unmasked(transitions, weight)
-        if kept is None or kept.reward is None:
+        valid = unmasked(transitions, weight)
+        if valid is None or valid.reward is None:
             return
-        flat = jax.tree.map(np.atleast_1d, kept)
+        flat = jax.tree.map(np.atleast_1d, valid)
         by_outcome = self.rewards_by_outcome
         seen, _ = flat.observed_rewards(np.ones(flat.state.shape), by_outcome=by_outcome)
         reward = np.where(seen > 0, np.asarray(flat.reward, float), 0.0)
@@ -339,14 +339,14 @@ class FactorisedPosterior(ConjugatePosterior):
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
-        found = Drawn(self.rewards.sites, self.mcmc, None).problems(self.derived_tables())
+        problems = Drawn(self.rewards.sites, self.mcmc, None).problems(self.derived_tables())
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
-            found.append(
+            problems.append(
                 f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
                 "the posterior away from the draws; call refit(key)"
             )
-        return found
+        return problems
 
     def notes(self) -> list[str]:
         """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
@@ -373,10 +373,10 @@ class FactorisedPosterior(ConjugatePosterior):
 def _updated(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
     """`update` on the host, in the precision of the posterior, compiled once for the shapes of the data."""
     posterior.check(transitions, weight)
-    wide = np.broadcast_to(np.asarray(weight, float), np.shape(transitions.state))
+    weights = np.broadcast_to(np.asarray(weight, float), np.shape(transitions.state))
     with jax.enable_x64(np.asarray(posterior.log_weights).dtype == np.float64):
         # Copies: JAX may hold 32-bit versions of the arrays themselves.
-        return jax.tree.map(np.asarray, _learn(*jax.tree.map(np.array, (posterior, transitions, wide))))
+        return jax.tree.map(np.asarray, _learn(*jax.tree.map(np.array, (posterior, transitions, weights))))
 
 
 @jax.jit

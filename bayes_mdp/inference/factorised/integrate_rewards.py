@@ -109,16 +109,16 @@ def find_cells(recipe: Recipe) -> Cells | None:
     assert recipe.prior is not None
     with jax.enable_x64(True):
         program = trace_program(recipe.prior, recipe.space)
-        many = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
-        if not many:
+        vectors = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
+        if not vectors:
             return None
-        probe = Probe(program, tuple(site.name for site in program.latents if site.name not in many))
+        probe = Probe(program, tuple(site.name for site in program.latents if site.name not in vectors))
         if not program.draws_prior(probe.constants):
             return None
         # Nothing but the rewards sees them, and no site is above them.
-        above = [x for parameters in probe.parameters_of.values() for x in parameters.values()]
+        parents = [x for parameters in probe.parameters_of.values() for x in parameters.values()]
         densities = [x for parts in probe.densities.values() for x in parts if x is not None]
-        if any(probe.depends(x) for x in above if x.shape) or any(probe.depends(x) & many for x in densities):
+        if any(probe.depends(x) for x in parents if x.shape) or any(probe.depends(x) & vectors for x in densities):
             return None
         return _selected(probe)
 
@@ -243,17 +243,17 @@ class CellModel:
         self, shared: Float[np.ndarray, "N D"], elements: Float[np.ndarray, "N Q E"]
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N Q E"]]:
         """Log density of what is shared, and of each element with its rewards for Q values, a multiple of `NODES`."""
-        number, many, size = elements.shape
+        number, num_elements, size = elements.shape
         if self._closed is not None:
-            flat = np.repeat(shared, many, axis=0), elements.reshape(number * many, size)
-            rest, each, parameters = self._prior_terms.in_blocks(ROWS, flat)
+            flat = np.repeat(shared, num_elements, axis=0), elements.reshape(number * num_elements, size)
+            rest, of_elements, parameters = self._prior_terms.in_blocks(ROWS, flat)
             sums = self._log_rewards(self._closed, parameters)
-            rest, each = rest + sums[:, -1], each + sums[:, :-1]
-            return rest[::many], each.reshape(number, many, size)
-        parts = many // NODES
+            rest, of_elements = rest + sums[:, -1], of_elements + sums[:, :-1]
+            return rest[::num_elements], of_elements.reshape(number, num_elements, size)
+        parts = num_elements // NODES
         rows = np.repeat(shared, parts, axis=0), elements.reshape(number * parts, NODES, size)
-        rest, each = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
-        return rest[::parts], each.reshape(number, many, size)
+        rest, of_elements = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
+        return rest[::parts], of_elements.reshape(number, num_elements, size)
 
     def _log_rewards(
         self, closed: Closed, parameters: tuple[Float[np.ndarray, "B *cells"], ...]
@@ -262,11 +262,11 @@ class CellModel:
         number = len(parameters[0])
         sums = np.zeros((number, len(self.elements) + 1))
         for cell, element, reward, weight in self._cells:
-            own = [x.reshape(number, -1)[:, cell] for x in parameters]
+            of_cell = [x.reshape(number, -1)[:, cell] for x in parameters]
             size = max(1, NUMBERS_AT_ONCE // len(reward))
             for part in (slice(i, i + size) for i in range(0, number, size)):
                 with np.errstate(all="ignore"):
-                    sums[part, element] += closed.log_density(reward, weight, *(x[part] for x in own))
+                    sums[part, element] += closed.log_density(reward, weight, *(x[part] for x in of_cell))
         return sums
 
     def place(self, points: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, " N"], dict[str, np.ndarray]]:
@@ -274,17 +274,17 @@ class CellModel:
         if self._closed is None:
             placed = self.model.place(points, {}, self.data, quick=self._quick)
             return placed.log_density, placed.values
-        rest, each = self.terms(points[:, self.shared], points[:, None, self.elements])
-        return rest + each.sum((1, 2)), self.model.place(points, {}).values
+        rest, of_elements = self.terms(points[:, self.shared], points[:, None, self.elements])
+        return rest + of_elements.sum((1, 2)), self.model.place(points, {}).values
 
     def marginal(self, profiles: Profiles) -> LogDensity:
         """Values of what is shared -> log densities of these and of the data."""
         nodes, lengths = profiles.nodes(NODES)
 
         def density(shared: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
-            rest, each = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
+            rest, of_elements = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
             with np.errstate(all="ignore"):
-                integrals = np.asarray(logsumexp(each + lengths, axis=1))
+                integrals = np.asarray(logsumexp(of_elements + lengths, axis=1))
             # Of an element without data the prior alone is left, which integrates to one.
             total = rest + integrals[:, self.seen].sum(-1)
             return np.where(np.isnan(total), -np.inf, total)
@@ -302,15 +302,15 @@ class CellModel:
         low, high = draws.min(0), draws.max(0)
         centre, half = (np.tile(x, (len(shared), 1)) for x in (0.5 * (low + high), 0.5 * (high - low)))
         width, steps = np.full(centre.shape, np.nan), np.linspace(-1.0, 1.0, NODES)
-        at = np.ix_(range(len(shared)), range(size))
+        grid_index = np.ix_(range(len(shared)), range(size))
         for _ in range(ZOOMS):
             with np.errstate(all="ignore"):
-                _, each = self.terms(shared, centre[:, None] + half[:, None] * steps[:, None])
-                logs = np.where(np.isnan(each), -np.inf, each)
+                _, of_elements = self.terms(shared, centre[:, None] + half[:, None] * steps[:, None])
+                logs = np.where(np.isnan(of_elements), -np.inf, of_elements)
                 best = logs.argmax(1)
                 inner = np.clip(best, 1, NODES - 2)
-                before, there, after = (logs[at[0], inner + step, at[1]] for step in (-1, 0, 1))
-                fall = there - 0.5 * (before + after)
+                before, middle, after = (logs[grid_index[0], inner + step, grid_index[1]] for step in (-1, 0, 1))
+                fall = middle - 0.5 * (before + after)
             spacing = half * 2.0 / (NODES - 1)
             # Where the density falls by less than a half over a step, the step measures its width.
             at_mode = (best == inner) & (fall < 0.5) & (fall > 1e-6)
@@ -333,8 +333,8 @@ class CellModel:
         Between two nodes the density is taken as linear in t.
         """
         nodes, lengths = profiles.nodes(FINE * NODES)
-        _, each = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
-        logs = each + lengths
+        _, of_elements = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
+        logs = of_elements + lengths
         logs = logs - logs.max(1, keepdims=True)
         if not (logs[:, (0, -1)] < NEGLIGIBLE).all():
             raise NotIntegrableError("the density of a cell does not vanish far from its mode")
@@ -343,10 +343,10 @@ class CellModel:
         total = cumulative[which, -1]
         level = rng.random(total.shape) * total
         piece = np.minimum((cumulative[which] < level[:, None]).sum(1), cumulative.shape[1] - 1)
-        at = which[:, None], piece, np.arange(len(self.elements))
-        left, right = height[at], height[which[:, None], piece + 1, at[2]]
+        segment = which[:, None], piece, np.arange(len(self.elements))
+        left, right = height[segment], height[which[:, None], piece + 1, segment[2]]
         # Within the piece: left s + (right - left) s^2 / 2 = what the pieces before it leave of the level.
-        rest, slope = np.maximum(level - cumulative[at] + 0.5 * (left + right), 0.0), right - left
+        rest, slope = np.maximum(level - cumulative[segment] + 0.5 * (left + right), 0.0), right - left
         root = np.sqrt(np.maximum(left**2 + 2.0 * slope * rest, 0.0))
         s = np.clip(2.0 * rest / np.maximum(left + root, 1e-300), 0.0, 1.0)
         spacing = 2.0 * FURTHEST / (len(nodes) - 1)
@@ -371,12 +371,12 @@ def _free(
     model: UnconstrainedModel, sites: tuple[str, ...], shared: Float[Array, " D"], x: Float[Array, " E"]
 ) -> dict[str, Array]:
     """The unconstrained values of all sites: of those of the elements, and of the others."""
-    others = [name for name in model.places if name not in sites]
-    rest = np.sort(np.concatenate([np.zeros(0, int), *(model.places[name].ravel() for name in others)]))
+    shared_sites = [name for name in model.places if name not in sites]
+    rest = np.sort(np.concatenate([np.zeros(0, int), *(model.places[name].ravel() for name in shared_sites)]))
     sizes = np.cumsum([model.places[name].size for name in sites])[:-1]
     parts = dict(zip(sites, jnp.split(x, sizes), strict=True))
     free = {name: part.reshape(model.places[name].shape) for name, part in parts.items()}
-    return free | {name: shared[np.searchsorted(rest, model.places[name])] for name in others}
+    return free | {name: shared[np.searchsorted(rest, model.places[name])] for name in shared_sites}
 
 
 @lru_cache(maxsize=64)
@@ -386,10 +386,10 @@ def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ..
 
     def at(rows: tuple[Array, Array]) -> tuple[Array, Array, tuple[Array, ...]]:
         densities, spec = model.densities(_free(model, sites, *rows), None)
-        own = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
+        of_elements = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
         total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in densities.values()), jnp.zeros(()))
         law = reward_table(spec, recipe.space).law
-        return jnp.asarray(total), own, tuple(getattr(law, name) for name in names)
+        return jnp.asarray(total), of_elements, tuple(getattr(law, name) for name in names)
 
     return HostProgram(jax.vmap(at), quick=None)
 
@@ -400,12 +400,12 @@ def _terms_of(model: UnconstrainedModel, sites: tuple[str, ...], quick: bool) ->
 
     def at(shared: Array, x: Array, of_strip: Array, data: PyTree) -> tuple[Array, Array]:
         # What is shared and what is not are kept apart: the former is computed once for all values of the latter.
-        found, _ = model.densities(_free(model, sites, shared, x), data)
-        rewards = found.pop(OBSERVED_REWARD)[0]
-        own = jnp.concatenate([jnp.ravel(sum(found.pop(name))) for name in sites])  # pyright: ignore
-        by_element = jax.ops.segment_sum(rewards.reshape(-1, STRIP).sum(-1), of_strip, len(own) + 1)
-        total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in found.values()), by_element[-1])
-        return jnp.asarray(total), own + by_element[:-1]
+        densities, _ = model.densities(_free(model, sites, shared, x), data)
+        rewards = densities.pop(OBSERVED_REWARD)[0]
+        of_elements = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
+        by_element = jax.ops.segment_sum(rewards.reshape(-1, STRIP).sum(-1), of_strip, len(of_elements) + 1)
+        total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in densities.values()), by_element[-1])
+        return jnp.asarray(total), of_elements + by_element[:-1]
 
     def each(rows: tuple[Array, Array], of_strip: Array, data: PyTree) -> tuple[Array, Array]:
         shared, elements = rows
@@ -435,34 +435,36 @@ def integrate_cells(
     shared, elements = draws[:, model.shared], draws[:, model.elements]
     expected = (shared if near is None else near[:, model.shared])[:BLOCK]
     # Of several values of what is shared the best is where the search begins.
-    densities = [model.marginal(each) for each in model.find_profiles(expected, elements)]
+    densities = [model.marginal(profiles) for profiles in model.find_profiles(expected, elements)]
     if not densities:
         raise NotIntegrableError("the density of a cell has no mode that can be found")
-    density = max(densities, key=lambda each: each(expected).max())
-    found = search(density, shared[:LOOKED_AT], expected[:1], STARTS)
-    if found is None:
+    density = max(densities, key=lambda profiles: profiles(expected).max())
+    modes_of_shared = search(density, shared[:LOOKED_AT], expected[:1], STARTS)
+    if modes_of_shared is None:
         raise NotIntegrableError("no draw of the prior has a finite density")
     # The nodes of the elements follow the mode.
-    profile = model.find_profiles(found.modes[0].point[None], elements)
+    profile = model.find_profiles(modes_of_shared.modes[0].point[None], elements)
     if not profile:
         raise NotIntegrableError("the density of a cell has no mode that can be found")
     density = model.marginal(profile[0])
     modes = find_modes(
-        density, np.stack([mode.point for mode in found.modes]), np.linalg.norm(found.modes[0].root, axis=1)
+        density,
+        np.stack([mode.point for mode in modes_of_shared.modes]),
+        np.linalg.norm(modes_of_shared.modes[0].root, axis=1),
     )
     if len(model.shared) <= MOST_AXES:
-        grid = integrate_by_grid(density, modes, found.cover, _nothing, tolerance=TOLERANCE)
+        grid = integrate_by_grid(density, modes, modes_of_shared.cover, _nothing, tolerance=TOLERANCE)
         points, logs, node = grid.propose(rng, NUM_DRAWS)
-        used, which = np.unique(node, return_inverse=True)
-        given = grid.points[used]
+        used, nearest = np.unique(node, return_inverse=True)
+        shared_points = grid.points[used]
     else:
         drawn = integrate_by_draws(rng, density, modes)
         points = drawn.points
         logs = drawn.log_weights + np.log(len(points)) + drawn.log_evidence - drawn.log_density
         # Elements are drawn given a value nearby, which the weights correct.
-        given = points[systematic_on_host(rng, np.exp(drawn.log_weights), GIVEN)]
-        which = np.asarray(KDTree(modes[0].standardise(given)).query(modes[0].standardise(points))[1])
-    x, log_density = model.draw_elements(rng, profile[0], given, which)
+        shared_points = points[systematic_on_host(rng, np.exp(drawn.log_weights), GIVEN)]
+        nearest = np.asarray(KDTree(modes[0].standardise(shared_points)).query(modes[0].standardise(points))[1])
+    x, log_density = model.draw_elements(rng, profile[0], shared_points, nearest)
     together = np.zeros((len(points), model.model.dimension))
     together[:, model.shared], together[:, model.elements] = points, x
     heights, values = model.place(together)
@@ -523,21 +525,21 @@ def integrate_rewards(
     model = model_of(recipe)
     expected = None if near is None else model.unconstrained(near, {}, data)
     # Draws of the prior show the scale of every number.
-    points, cells, found = model.points(rng, {}), cells_of(recipe), None
+    points, cells, integral = model.points(rng, {}), cells_of(recipe), None
     if points is None:
         raise NotIntegrableError("no place where the sites have a positive density was found")
     draws = rng.permutation(points)
     if cells is not None and isinstance(data, Rows):
         with suppress(NotIntegrableError):  # all numbers at once, below
-            found = integrate_cells(CellModel(recipe, cells, data), rng, draws, expected)
-    if found is None:
+            integral = integrate_cells(CellModel(recipe, cells, data), rng, draws, expected)
+    if integral is None:
         density = model.log_density({}, data)
         looked = search(density, draws, expected)
         if looked is None:
             raise NotIntegrableError("no draw of the prior has a finite density")
         drawn = integrate_by_draws(rng, density, looked.modes)
-        found = drawn, model.place(drawn.points, {}, data).values
-    drawn, values = found
+        integral = drawn, model.place(drawn.points, {}, data).values
+    drawn, values = integral
     log_evidence = drawn.log_evidence - recipe.log_constant
     integration = integration_of(log_evidence, drawn.error, drawn.effective, drawn.pareto_k, model.dimension)
     return values, drawn.log_weights, integration

@@ -178,8 +178,8 @@ class SampledRewards(Rewards):
     ) -> tuple["SampledRewards", Float[Array, ""]]:
         """Every draw weighed by its likelihood: log w_n += log p(rewards | draw n). Nothing is constant."""
         gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
-        where = (*cell, outcome)
-        data = add_rewards(self.data_statistics, where, reward, weight, self.recipe.statistics_law)
+        index = (*cell, outcome)
+        data = add_rewards(self.data_statistics, index, reward, weight, self.recipe.statistics_law)
         return self._reweighted(gain, data), jnp.zeros(())
 
     def _reweighted(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":

@@ -76,11 +76,11 @@ class _Proposal(NamedTuple):
 
     @classmethod
     def at(cls, modes: list[Mode]) -> "_Proposal":
-        kept = modes[:MOST_PARTS]
-        masses = np.array([mode.log_mass for mode in kept])
+        used_modes = modes[:MOST_PARTS]
+        masses = np.array([mode.log_mass for mode in used_modes])
         # A light mode is drawn from too: Laplace's method may have its mass wrong.
-        shares = 0.9 * np.exp(masses - logsumexp(masses)) + 0.1 / len(kept)
-        return cls(shares, np.stack([mode.point for mode in kept]), np.stack([mode.root for mode in kept]))
+        shares = 0.9 * np.exp(masses - logsumexp(masses)) + 0.1 / len(used_modes)
+        return cls(shares, np.stack([mode.point for mode in used_modes]), np.stack([mode.root for mode in used_modes]))
 
     def with_broad(self) -> "_Proposal":
         kinds = 1.0 - BROAD_SHARE - CAUCHY_SHARE, BROAD_SHARE, CAUCHY_SHARE
@@ -93,10 +93,10 @@ class _Proposal(NamedTuple):
         edges = np.round(np.cumsum(self.shares) / self.shares.sum() * num).astype(int)
         part = np.searchsorted(edges, np.arange(num), side="right")
         normal = rng.standard_normal((num, self.centres.shape[1]))
-        wide = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
-        away, alone = normal * wide[:, None], part >= len(self.shares) - self.cauchy
-        away[alone] = rng.standard_cauchy((int(alone.sum()), away.shape[1]))
-        return self.centres[part] + np.einsum("nij,nj->ni", self.roots[part], away)
+        spread = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
+        deviation, alone = normal * spread[:, None], part >= len(self.shares) - self.cauchy
+        deviation[alone] = rng.standard_cauchy((int(alone.sum()), deviation.shape[1]))
+        return self.centres[part] + np.einsum("nij,nj->ni", self.roots[part], deviation)
 
     def log_parts(self, points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N M"]:
         """Log of share times density of every part."""
@@ -118,23 +118,23 @@ class _Proposal(NamedTuple):
         logs = self.log_parts(points)
         share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
         total = share.sum(0)
-        kept = np.flatnonzero(total > 1e-3)
+        parts = np.flatnonzero(total > 1e-3)
         size, centres, roots = points.shape[1], [], []
-        for part in kept:
-            own = share[:, part] / total[part]
-            centre = own @ points
-            away = points - centre
-            covariance = WIDER * (own[:, None] * away).T @ away
+        for part in parts:
+            part_weights = share[:, part] / total[part]
+            centre = part_weights @ points
+            deviation = points - centre
+            covariance = WIDER * (part_weights[:, None] * deviation).T @ deviation
             # Few draws leave a covariance short of rank: some of the one before keeps it whole.
-            few = size / max(1.0 / (own**2).sum(), 1.0)
+            trust = size / max(1.0 / (part_weights**2).sum(), 1.0)
             before = self.roots[part] @ self.roots[part].T
-            covariance = (covariance + min(few, 1.0) * before) / (1.0 + min(few, 1.0))
+            covariance = (covariance + min(trust, 1.0) * before) / (1.0 + min(trust, 1.0))
             centres.append(centre)
             try:
                 roots.append(np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(before))))
             except np.linalg.LinAlgError as error:  # a funnel: widths that differ by more than rounding allows
                 raise NotIntegrableError("its draws have no covariance to rounding") from error
-        return _Proposal(total[kept] / total[kept].sum(), np.stack(centres), np.stack(roots))
+        return _Proposal(total[parts] / total[parts].sum(), np.stack(centres), np.stack(roots))
 
 
 def integrate_by_draws(
@@ -155,8 +155,8 @@ def integrate_by_draws(
     number, points, logs, heights = DRAWS, np.zeros((0, size)), np.zeros(0), np.zeros(0)
     while True:
         # More of the same draws, until they are worth what was asked for.
-        more = _weighted(rng, log_density, proposal, number - len(points))
-        pairs = zip((points, logs, heights), more, strict=True)
+        new_draws = _weighted(rng, log_density, proposal, number - len(points))
+        pairs = zip((points, logs, heights), new_draws, strict=True)
         points, logs, heights = (np.concatenate([before, new]) for before, new in pairs)
         smoothed, k = smooth_tail(logs)
         worth = effective_size(smoothed)
@@ -167,8 +167,8 @@ def integrate_by_draws(
             break
         if 2 * number > MOST_DRAWS:
             why = f"the tail of the weights is too heavy (Pareto k = {k:.2f} +- {error:.2f})"
-            few = f"{number} draws are worth {worth:.0f} independent ones, of {effective:.0f}"
-            raise NotIntegrableError(few if light else why)
+            too_few = f"{number} draws are worth {worth:.0f} independent ones, of {effective:.0f}"
+            raise NotIntegrableError(too_few if light else why)
         if not light:
             # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.
             proposal = proposal.refitted(points, _tempered(smoothed, PER_NUMBER * size))
@@ -209,8 +209,8 @@ def _joined(
 ) -> Draws:
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
     # Draws far out, where parameters overflow, have no weight.
-    kept, log_weights = without_light(smoothed)
-    return Draws(points[kept], log_weights, heights[kept], evidence, error, k, effective_size(smoothed))
+    has_weight, log_weights = without_light(smoothed)
+    return Draws(points[has_weight], log_weights, heights[has_weight], evidence, error, k, effective_size(smoothed))
 
 
 def draw_roughly(

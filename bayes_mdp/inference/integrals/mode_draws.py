@@ -93,7 +93,7 @@ class TracedDensity:
         blocks = -(-len(points) // self._block)
         # The last block is filled up: one compiled program.
         filled = np.resize(points, (blocks * self._block, points.shape[1])).reshape(blocks, self._block, -1)
-        return np.concatenate([np.asarray(self._many(jnp.asarray(each))) for each in filled])[: len(points)]
+        return np.concatenate([np.asarray(self._many(jnp.asarray(block))) for block in filled])[: len(points)]
 
 
 class ModeDraws(NamedTuple):
@@ -171,13 +171,13 @@ def _step(gradient: Float[np.ndarray, " D"], hessian: Float[np.ndarray, "D D"]) 
     """The Newton step and its decrement; where the Hessian is no positive matrix, more of its diagonal is added."""
     if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
         raise NoModeError("the slope of the density is not finite")
-    more, size = 0.0, np.abs(np.diag(hessian)).max() + 1e-300
+    damping, size = 0.0, np.abs(np.diag(hessian)).max() + 1e-300
     while True:
         try:
-            step = cho_solve(cho_factor(hessian + more * np.eye(len(gradient))), gradient)
+            step = cho_solve(cho_factor(hessian + damping * np.eye(len(gradient))), gradient)
             return step, float(gradient @ step)
         except np.linalg.LinAlgError:
-            more = max(4.0 * more, 1e-8 * size)
+            damping = max(4.0 * damping, 1e-8 * size)
 
 
 def draw_about_mode(
@@ -205,12 +205,12 @@ def draw_about_mode(
     size, number = len(mode), per_draw * num_draws
     log_det = 2.0 * np.log(np.diag(root)).sum()
     normal = rng.standard_normal((number, size))
-    wide = WIDER * np.sqrt(DEGREES / rng.chisquare(DEGREES, number))
-    away = solve_triangular(root.T, normal.T, lower=False).T * wide[:, None]
-    square = (wide**2) * (normal**2).sum(1) / WIDER**2
+    spread = WIDER * np.sqrt(DEGREES / rng.chisquare(DEGREES, number))
+    deviation = solve_triangular(root.T, normal.T, lower=False).T * spread[:, None]
+    square = (spread**2) * (normal**2).sum(1) / WIDER**2
     constant = gammaln((DEGREES + size) / 2) - gammaln(DEGREES / 2) - 0.5 * size * np.log(DEGREES * np.pi)
     proposed = constant + 0.5 * log_det - size * np.log(WIDER) - 0.5 * (DEGREES + size) * np.log1p(square / DEGREES)
-    points = mode + away
+    points = mode + deviation
     logs = -density.minus_log(points) - proposed
     logs = np.where(np.isnan(logs), -np.inf, logs)
     smoothed, k = smooth_tail(logs)

@@ -79,29 +79,29 @@ def find_modes(log_density: LogDensity, starts: Float[np.ndarray, "B D"], scale:
     radius, points = np.full(len(starts), 2.0), np.array(starts, np.float64)
     heights, moving = log_density(points), np.ones(len(starts), bool)
     for _ in range(MOST_STEPS):
-        at = np.flatnonzero(moving)
-        if not at.size:
+        active = np.flatnonzero(moving)
+        if not active.size:
             break
-        gradient, curvature = _derivatives(log_density, points[at], heights[at], steps[at])
+        gradient, curvature = _derivatives(log_density, points[active], heights[active], steps[active])
         # In units of the scale, with |eigenvalues|: a step leads up also where the density is not concave.
         values, vectors = np.linalg.eigh(curvature * scale[:, None] * scale)
         slope = np.einsum("bij,bi->bj", vectors, gradient * scale)
         move = np.einsum("bij,bj->bi", vectors, slope / np.maximum(np.abs(values), WIDEST**-2.0))
         length = np.maximum(np.linalg.norm(move, axis=-1), 1e-300)
-        move *= np.minimum(1.0, radius[at] / length)[:, None]
-        tried = points[at, None] + np.asarray(LINE)[:, None] * (move * scale)[:, None]
-        reached = log_density(tried.reshape(-1, tried.shape[-1])).reshape(len(at), len(LINE))
+        move *= np.minimum(1.0, radius[active] / length)[:, None]
+        tried = points[active, None] + np.asarray(LINE)[:, None] * (move * scale)[:, None]
+        reached = log_density(tried.reshape(-1, tried.shape[-1])).reshape(len(active), len(LINE))
         best = reached.argmax(-1)
-        better = reached[np.arange(len(at)), best] > heights[at]
+        better = reached[np.arange(len(active)), best] > heights[active]
         # A long step that was good may be longer; one that was not is shortened, and looks more closely.
-        radius[at] = np.where(better, np.where(best == 0, 2.0, 0.5) * radius[at], 0.1 * radius[at])
-        wide = 1.0 / np.sqrt(np.maximum(np.einsum("bii->bi", curvature), (WIDEST * scale) ** -2.0))
-        steps[at] = np.minimum(0.1 * wide, np.where(better[:, None], np.inf, 0.3 * steps[at]))
-        points[at] = np.where(better[:, None], tried[np.arange(len(at)), best], points[at])
-        heights[at] = np.where(better, reached[np.arange(len(at)), best], heights[at])
+        radius[active] = np.where(better, np.where(best == 0, 2.0, 0.5) * radius[active], 0.1 * radius[active])
+        widths = 1.0 / np.sqrt(np.maximum(np.einsum("bii->bi", curvature), (WIDEST * scale) ** -2.0))
+        steps[active] = np.minimum(0.1 * widths, np.where(better[:, None], np.inf, 0.3 * steps[active]))
+        points[active] = np.where(better[:, None], tried[np.arange(len(active)), best], points[active])
+        heights[active] = np.where(better, reached[np.arange(len(active)), best], heights[active])
         promised = 0.5 * np.abs((slope**2 / np.maximum(np.abs(values), WIDEST**-2.0)).sum(-1))
-        done = (promised < DECREMENT) | (radius[at] < 1e-9)
-        moving[at] = ~done
+        done = (promised < DECREMENT) | (radius[active] < 1e-9)
+        moving[active] = ~done
     return _different(log_density, points, heights, steps, scale)
 
 
@@ -121,11 +121,11 @@ def _derivatives(
     values = log_density(stencil.reshape(-1, size)).reshape(number, len(offsets))
     # Where a neighbour is impossible nothing is known of the slope: flat, so that the step comes from the others.
     values = np.where(np.isfinite(values), values, heights[:, None])
-    plus, minus, both, neither = np.split(values, np.cumsum([size, size, len(pairs)]), axis=1)
+    plus, minus, both_plus, neither = np.split(values, np.cumsum([size, size, len(pairs)]), axis=1)
     gradient = (plus - minus) / (2.0 * steps)
     curvature = np.zeros((number, size, size))
     curvature[:, range(size), range(size)] = -(plus + minus - 2.0 * heights[:, None]) / steps**2
-    mixed = both + neither + 2.0 * heights[:, None]
+    mixed = both_plus + neither + 2.0 * heights[:, None]
     mixed = mixed - plus[:, first] - minus[:, first] - plus[:, second] - minus[:, second]
     curvature[:, first, second] = -mixed / (2.0 * steps[:, first] * steps[:, second])
     curvature[:, second, first] = curvature[:, first, second]
@@ -221,8 +221,8 @@ def search(
     if not np.isfinite(heights).any():
         return None
     # One that is known where to look needs a second start only to see whether there is another mode.
-    most = 2 if expected is not None else STARTS if size <= FEW else FEW_STARTS
-    chosen = _apart(points / scale, heights, starts or most)
+    num_starts = 2 if expected is not None else STARTS if size <= FEW else FEW_STARTS
+    chosen = _apart(points / scale, heights, starts or num_starts)
     modes = find_modes(log_density, points[chosen], scale)
     # What the points show beside the modes has to lie within a grid.
     cover = points[heights > modes[0].log_density + FAR]
@@ -341,8 +341,8 @@ def integrate_by_grid(
     """
     centre = modes[0]
     # The box holds every known mode and all of `cover`, and grows until nothing is left outside of its faces.
-    held = _to_grid(centre, np.concatenate([np.stack([mode.point for mode in modes]), cover]))
-    low, high = np.minimum(held.min(0) - 2.0, -FIRST), np.maximum(held.max(0) + 2.0, FIRST)
+    in_grid = _to_grid(centre, np.concatenate([np.stack([mode.point for mode in modes]), cover]))
+    low, high = np.minimum(in_grid.min(0) - 2.0, -FIRST), np.maximum(in_grid.max(0) + 2.0, FIRST)
     # As fine as the narrowest mode asks for, in the coordinates of the heaviest.
     relative = [np.linalg.norm(np.linalg.solve(centre.root, mode.root), axis=1).min() for mode in modes]
     spacing = float(min(1.0, max(min(relative), 2.0**-8)))
@@ -370,10 +370,10 @@ def integrate_by_grid(
         if done:
             break
     log_weights = logs - logsumexp(logs)
-    kept = (log_weights > np.log(DROPPED)) | (before.share > DROPPED)
-    log_weights = log_weights[kept] - logsumexp(log_weights[kept])
-    points = _from_grid(centre, t[kept])[0]
-    return Grid(points, log_weights, after.log_integral, float(error), spacing, t[kept], centre)
+    has_weight = (log_weights > np.log(DROPPED)) | (before.share > DROPPED)
+    log_weights = log_weights[has_weight] - logsumexp(log_weights[has_weight])
+    points = _from_grid(centre, t[has_weight])[0]
+    return Grid(points, log_weights, after.log_integral, float(error), spacing, t[has_weight], centre)
 
 
 def without_light(logs: Float[np.ndarray, " N"]) -> tuple[Bool[np.ndarray, " N"], Float[np.ndarray, " K"]]:
@@ -383,8 +383,8 @@ def without_light(logs: Float[np.ndarray, " N"]) -> tuple[Bool[np.ndarray, " N"]
         logs: of the weights, up to a constant.
     """
     log_weights = logs - logsumexp(logs)
-    kept = log_weights > np.log(DROPPED)
-    return kept, log_weights[kept] - logsumexp(log_weights[kept])
+    has_weight = log_weights > np.log(DROPPED)
+    return has_weight, log_weights[has_weight] - logsumexp(log_weights[has_weight])
 
 
 def _lattice(low: Float[np.ndarray, " D"], high: Float[np.ndarray, " D"], spacing: float) -> Float[np.ndarray, "N D"]:
@@ -458,7 +458,7 @@ def _summary(
     weights = np.exp(logs - total)
     seen, share = weights > TINY, np.zeros(len(logs))
     values = means(_from_grid(mode, t[seen])[0])
-    found = weights[seen] @ values
-    parts = weights[seen, None] * np.abs(values) / np.maximum(np.abs(found), 1.0)
+    expectation = weights[seen] @ values
+    parts = weights[seen, None] * np.abs(values) / np.maximum(np.abs(expectation), 1.0)
     share[seen] = parts.max(1, initial=0.0)
-    return _Summary(total + t.shape[1] * np.log(spacing), found, share)
+    return _Summary(total + t.shape[1] * np.log(spacing), expectation, share)

@@ -77,10 +77,10 @@ class UnconstrainedModel:
 
     @cached_property
     def _shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
-        held = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
+        fixed = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
         if not self.free:
             return {}
-        return jax.eval_shape(lambda values: self._unconstrained(values, held, None), dict(self.free))
+        return jax.eval_shape(lambda values: self._unconstrained(values, fixed, None), dict(self.free))
 
     @cached_property
     def dimension(self) -> int:
@@ -109,7 +109,7 @@ class UnconstrainedModel:
         """
         model = self._conditioned({})
         values: Any = constrain_fn(model, (data,), {}, dict(free))
-        found = {}
+        logs_and_slopes = {}
         with handlers.trace() as trace:
             returned = handlers.substitute(model, data=values)(data)
         for name, site in trace.items():
@@ -118,8 +118,8 @@ class UnconstrainedModel:
                 slope = jnp.zeros(())
                 if name in free:
                     slope = biject_to(site["fn"].support).log_abs_det_jacobian(free[name], site["value"])
-                found[name] = logs, jnp.asarray(slope)
-        return found, returned
+                logs_and_slopes[name] = logs, jnp.asarray(slope)
+        return logs_and_slopes, returned
 
     def _unravel(self, point: Float[Array, " D"]) -> dict[str, Array]:
         zeros = {name: jnp.zeros(x.shape, float) for name, x in self._shapes.items()}
@@ -153,8 +153,8 @@ class UnconstrainedModel:
 
     @cached_property
     def _placed(self) -> dict[bool | None, HostProgram]:
-        each = jax.vmap(self.place_one, in_axes=(0, None, None))
-        return {quick: HostProgram(each, quick=quick) for quick in (True, False, None)}
+        place_all = jax.vmap(self.place_one, in_axes=(0, None, None))
+        return {quick: HostProgram(place_all, quick=quick) for quick in (True, False, None)}
 
     @cached_property
     def _freed(self) -> HostProgram:
@@ -220,10 +220,10 @@ class UnconstrainedModel:
             for _ in range(DISCRETE_DRAWS if self.held else 1)
         ]
         parts = []
-        for held in chosen:
-            points = self.points(rng, held, NUM_DRAWS // len(chosen))
+        for fixed in chosen:
+            points = self.points(rng, fixed, NUM_DRAWS // len(chosen))
             if points is not None:
-                parts.append(self.place(points, held).values)
+                parts.append(self.place(points, fixed).values)
         if not parts:
             raise NotIntegrableError("no place where the sites have a positive density was found")
         joined = {name: np.concatenate([part[name] for part in parts]) for name in self.names}

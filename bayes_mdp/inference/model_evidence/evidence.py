@@ -21,7 +21,7 @@ _LOADED = "posterior was loaded and has no program, expected one from infer"
 
 
 def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
-    """log p(next states, rewards | states, actions) of all data that `posterior` has seen, under its prior.
+    """The log marginal likelihood of all data that `posterior` has seen: log p(next states, rewards | states, actions).
 
     The density is that of the sequence of the data, base measures included, whatever the route; a site that the program
     holds at a known value, and that tells of no other, does not count. Exact posteriors and

@@ -127,6 +127,11 @@ class PooledPosterior(MixturePosterior):
 
         return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
 
+    @property
+    def rows_vary(self) -> bool:
+        """True: what is pooled are the rows."""
+        return True
+
     def component(self, k: IntScalar) -> ConjugatePosterior:
         """Component `k`, an integer or a traced one."""
         rows = self.data_statistics.transition_probs

@@ -78,9 +78,9 @@ class CellTable:
         np.minimum.at(seen, group, self.seen)
         member = np.empty(size, np.intp)
         member[group] = np.arange(len(group))
-        where = Where(*(x[member] for x in self.where))
+        index = Where(*(x[member] for x in self.where))
         return CellTable(
-            where, count, rewards, self.total.grouped(group, size), self.squares.grouped(group, size), seen
+            index, count, rewards, self.total.grouped(group, size), self.squares.grouped(group, size), seen
         )
 
     def source_and_row(self, cell: int) -> tuple[int, int]:
@@ -97,8 +97,8 @@ class CellTable:
         step, state, action, outcome = self.where
         reached = np.maximum(outcome - FIRST_STATE, 0)
         outcome = np.where(outcome < FIRST_STATE, outcome, FIRST_STATE + states[reached]).astype(np.int32)
-        where = Where(step, states[state].astype(np.int32), actions[action].astype(np.int32), outcome)
-        return replace(self, where=where).compact()
+        index = Where(step, states[state].astype(np.int32), actions[action].astype(np.int32), outcome)
+        return replace(self, where=index).compact()
 
     def take(self, cells: Int[np.ndarray, " m"]) -> "CellTable":
         """Some of the cells, by their numbers; they keep their order."""
@@ -106,8 +106,8 @@ class CellTable:
             return self
         columns = (self.count, self.reward_count, self.seen)
         count, rewards, seen = (column[cells] for column in columns)
-        where = Where(*(x[cells] for x in self.where))
-        return CellTable(where, count, rewards, self.total.take(cells), self.squares.take(cells), seen)
+        index = Where(*(x[cells] for x in self.where))
+        return CellTable(index, count, rewards, self.total.take(cells), self.squares.take(cells), seen)
 
     def of_source(self, first: int) -> "CellTable":
         """The same with the indices of sources raised by `first`."""
@@ -133,9 +133,9 @@ def table_of_rows(
     total, squares = none, none
     if reward is not None:
         observed = ~np.isnan(reward)
-        by, values = (group, reward) if observed.all() else (group[observed], reward[observed])
-        rewards = count if len(by) == len(group) else np.bincount(by, minlength=size)
-        total, squares = sum_and_squares(values, by, size)
+        observed_group, values = (group, reward) if observed.all() else (group[observed], reward[observed])
+        rewards = count if len(observed_group) == len(group) else np.bincount(observed_group, minlength=size)
+        total, squares = sum_and_squares(values, observed_group, size)
     places = Where(*(x[first].astype(np.int32) for x in where))
     return CellTable(places, count, rewards, total, squares, row[first] + source * _ROWS)
 
@@ -146,10 +146,10 @@ def joined(tables: Sequence[CellTable]) -> CellTable:
         return tables[0]
     columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "seen"))
     count, rewards, seen = (np.concatenate(parts) for parts in columns)
-    where = Where(*(np.concatenate(parts) for parts in zip(*(table.where for table in tables), strict=True)))
+    index = Where(*(np.concatenate(parts) for parts in zip(*(table.where for table in tables), strict=True)))
     total = concatenated([table.total for table in tables])
     squares = concatenated([table.squares for table in tables])
-    return CellTable(where, count, rewards, total, squares, seen).compact()
+    return CellTable(index, count, rewards, total, squares, seen).compact()
 
 
 def group_rows(columns: Sequence[Column]) -> tuple[Int[np.ndarray, " N"], int]:
@@ -241,27 +241,27 @@ class FoldedLog:
     def __str__(self) -> str:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
-        apart = "".join(f"; {note}" for note in self.notes)
+        notes = "".join(f"; {note}" for note in self.notes)
         return (
-            f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{apart}"
+            f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{notes}"
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What of the logs is no transition, in words."""
         unknown = int(self.cells.count.sum()) - self.n_transitions
-        told = f"rows that do not say what followed, which count by action and reward alone: {unknown}"
+        unfollowed = f"rows that do not say what followed, which count by action and reward alone: {unknown}"
         lost = self.n_rows - unknown - self.n_transitions
         left = f"rows without a state, and last rows without an action, left out: {lost}"
-        return (*([left] if lost else []), *([told] if unknown else []))
+        return (*([left] if lost else []), *([unfollowed] if unknown else []))
 
     def _said_of_costs(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""
         costs = [source.cost for source in self.sources if source.cost is not None]
         if not costs:
             return ""
-        some = f" in {len(costs)} of {len(self.sources)} logs" if len(costs) < len(self.sources) else ""
-        return f"; rewards are minus column {', '.join(map(repr, dict.fromkeys(costs)))}{some}"
+        share = f" in {len(costs)} of {len(self.sources)} logs" if len(costs) < len(self.sources) else ""
+        return f"; rewards are minus column {', '.join(map(repr, dict.fromkeys(costs)))}{share}"
 
     @property
     def n_rows(self) -> int:
@@ -350,15 +350,15 @@ class FoldedLog:
     def _index(self, space: "StateActionSpace") -> tuple[np.ndarray, ...]:
         """Index of every cell in an array [*H S A O] of the space; errors as of `counts`."""
         self._check_labels(space)
-        where = self.cells.where
-        known, reached = where.outcome != UNKNOWN, np.maximum(where.outcome - FIRST_STATE, 0)
-        reached = np.where(where.outcome == END, space.n_states, reached)
-        pair = (where.state, where.action)
-        cell = pair if space.horizon is None else (where.step, *pair)
+        index = self.cells.where
+        known, reached = index.outcome != UNKNOWN, np.maximum(index.outcome - FIRST_STATE, 0)
+        reached = np.where(index.outcome == END, space.n_states, reached)
+        pair = (index.state, index.action)
+        cell = pair if space.horizon is None else (index.step, *pair)
         if space.horizon is not None:
-            self._refuse(where.step >= space.horizon, f"a step below the horizon {space.horizon}")
+            self._refuse(index.step >= space.horizon, f"a step below the horizon {space.horizon}")
         if not space.ends:
-            self._refuse(where.outcome == END, "a space with ends=True")
+            self._refuse(index.outcome == END, "a space with ends=True")
         if space.legal is not None:
             self._refuse(~space.legal[pair], "a legal action of the state")
         if space.successors is not None:
@@ -369,8 +369,8 @@ class FoldedLog:
             reached = np.concatenate(parts)
             self._refuse(known & (reached == space.n_outcomes), "a listed successor")
         elif space.support is not None:
-            at = cell if space.support.ndim == 4 else pair
-            self._refuse(known & ~space.support[(*at, reached)], "an outcome in the known support")
+            axes = cell if space.support.ndim == 4 else pair
+            self._refuse(known & ~space.support[(*axes, reached)], "an outcome in the known support")
         return (*cell, reached)
 
     def _refuse(self, bad: np.ndarray, expected: str) -> None:
@@ -383,10 +383,10 @@ class FoldedLog:
         source = self.sources[number]
         unknown = {UNKNOWN: "an unknown state", END: "the end of the episode"}
         target = unknown.get(outcome) or f"next state {self.states[outcome - FIRST_STATE]!r}"
-        at = f", at step {step}" if self.by_step else ""
+        step_words = f", at step {step}" if self.by_step else ""
         raise ValueError(
-            f"{source.name}, row {row + 1}: action {self.actions[action]!r} in state {self.states[state]!r}{at} leads "
-            f"to {target}, expected {expected}"
+            f"{source.name}, row {row + 1}: action {self.actions[action]!r} in state "
+            f"{self.states[state]!r}{step_words} leads to {target}, expected {expected}"
         )
 
     def merge(self, other: "FoldedLog", *, allow_duplicates: bool = False) -> "FoldedLog":
@@ -406,15 +406,15 @@ class FoldedLog:
         check_type("other", other, FoldedLog, "a FoldedLog")
         if not allow_duplicates:
             check_new_sources(self.sources, other.sources)
-        for what, one, two in (
+        for property_name, first, second in (
             ("steps", self.by_step, other.by_step),
             ("rewards", self.has_rewards, other.has_rewards),
         ):
-            if one != two:
-                has, lacks = (self, other) if one else (other, self)
+            if first != second:
+                has, lacks = (self, other) if first else (other, self)
                 raise ValueError(
-                    f"{lacks.sources[0].name} was folded without {what} and {has.sources[0].name} with, expected both "
-                    "alike"
+                    f"{lacks.sources[0].name} was folded without {property_name} and {has.sources[0].name} with, "
+                    "expected both alike"
                 )
         states = _common("states", self, other, 0)
         actions = _common("actions", self, other, 1)
@@ -441,16 +441,16 @@ class FoldedLog:
 
     def _warn_of_similar(self, found: tuple[bool, bool]) -> None:
         """A warning of labels that may be two spellings of one; `found`: whether there are new states, new actions."""
-        where, count = self.cells.where, self.cells.count
-        what = f"{len(self.sources)} logs, {self.sources[0].name} first"
+        index, count = self.cells.where, self.cells.count
+        source = f"{len(self.sources)} logs, {self.sources[0].name} first"
         if found[0]:
-            went_on = where.outcome >= FIRST_STATE
-            reached = np.bincount(where.outcome[went_on] - FIRST_STATE, count[went_on], len(self.states))
-            left = np.bincount(where.state, count, len(self.states))
-            warn_of_similar(f"{what}: state", "state", self.states, [left, reached])
+            went_on = index.outcome >= FIRST_STATE
+            reached = np.bincount(index.outcome[went_on] - FIRST_STATE, count[went_on], len(self.states))
+            left = np.bincount(index.state, count, len(self.states))
+            warn_of_similar(f"{source}: state", "state", self.states, [left, reached])
         if found[1]:
             warn_of_similar(
-                f"{what}: action", "action", self.actions, [np.bincount(where.action, count, len(self.actions))]
+                f"{source}: action", "action", self.actions, [np.bincount(index.action, count, len(self.actions))]
             )
 
 
@@ -479,8 +479,8 @@ def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> Non
 def _common(what: str, one: FoldedLog, two: FoldedLog, which: int) -> Names:
     """The labels of both, as one fold would number them."""
     mine, theirs = (getattr(log, what) for log in (one, two))
-    given = [log.given_labels[which] for log in (one, two)]
-    if any(given):
+    declared = [log.given_labels[which] for log in (one, two)]
+    if any(declared):
         check_labels(f"{what} of {two.sources[0].name}", theirs, mine)
         return mine
     # Text that writes numbers became numbers where all labels did: one fold of both might have kept it as text.

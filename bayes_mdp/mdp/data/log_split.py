@@ -101,8 +101,8 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     episodes = int(number[-1]) + 1 if len(number) else 0
     ended = bool(np.any(transitions.terminated))
     if episodes < 2 and (ended or len(number) < 2):
-        what = "episode" if ended else "transition"
-        raise ValueError(f"log has {max(episodes, len(number) and 1)} {what}, expected at least 2 to split it")
+        unit = "episode" if ended else "transition"
+        raise ValueError(f"log has {max(episodes, len(number) and 1)} {unit}, expected at least 2 to split it")
     if episodes < 2:
         # One stretch without an end: transitions are exchangeable, given their pairs.
         number, episodes = np.arange(len(number)), len(number)

@@ -57,9 +57,9 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     rows = np.flatnonzero(left > 0)
     successors[rows, number[rows]] = unseen
     multiplicity[rows, number[rows]] = left[rows]
-    own = slice(n_states * n_actions, None)
-    successors[own], multiplicity[own] = -1, 1
-    successors[own, 0] = end if ends else unseen
+    extra = slice(n_states * n_actions, None)
+    successors[extra], multiplicity[extra] = -1, 1
+    successors[extra, 0] = end if ends else unseen
     shape = (n_states + 1, n_actions, width)
     return ObservedSuccessors(successors.reshape(shape), multiplicity.reshape(shape))
 
@@ -69,8 +69,8 @@ def _observed(
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """State, action and next state (or `end`) of the transitions, each at least once."""
     if isinstance(log, FoldedLog):
-        where = Where(*(x[log.cells.where.outcome != UNKNOWN] for x in log.cells.where))
-        columns = where.state, where.action, np.where(where.outcome == END, end, where.outcome - FIRST_STATE)
+        index = Where(*(x[log.cells.where.outcome != UNKNOWN] for x in log.cells.where))
+        columns = index.state, index.action, np.where(index.outcome == END, end, index.outcome - FIRST_STATE)
     else:
         complete = log.transitions.with_next_state()
         columns = complete.state, complete.action, complete.outcome(end)

@@ -116,8 +116,8 @@ class Transitions(Module):
             expected = f"a number of at most {limit:.1g}: squares of rewards are added"
             require(large, "abs(transitions.reward)", reward, expected)
         if self.terminated is not None and is_concrete(self.terminated, self.next_observed):
-            both = self.terminated & ~np.asarray(True if self.next_observed is None else self.next_observed)
-            row = first_index(np.asarray(both))
+            conflict = self.terminated & ~np.asarray(True if self.next_observed is None else self.next_observed)
+            row = first_index(np.asarray(conflict))
             if row is not None:
                 raise ValueError(
                     f"transitions.terminated{list(row)} is True and next_observed{list(row)} is False, expected one of "
@@ -312,12 +312,12 @@ class Log(eqx.Module):
     def __str__(self) -> str:
         """Its size, its labels, that rewards are minus costs where they are, and what is no transition."""
         named = (("state", self.states), ("action", self.actions))
-        sizes = [f"{len(x)} {what}{'' if len(x) == 1 else 's'} ({label_list(x)})" for what, x in named]
+        sizes = [f"{len(x)} {noun}{'' if len(x) == 1 else 's'} ({label_list(x)})" for noun, x in named]
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
         contexts = "" if self.covariates is None else f"; {self.covariates.contexts}"
-        more = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{more}{notes}"
+        outcomes = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
+        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{outcomes}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")
@@ -453,8 +453,10 @@ class Counts(Module):
         named = {"state": state, "action": action, "next_state": next_state, "count": count, "step": step}
         for role, name in named.items():
             if name is not None and name not in table.columns:
-                there = ", ".join(map(repr, table.columns))
-                raise ValueError(f"{role} is column {name!r}, which the table has not, expected one of {there} {page}")
+                present = ", ".join(map(repr, table.columns))
+                raise ValueError(
+                    f"{role} is column {name!r}, which the table has not, expected one of {present} {page}"
+                )
         outcomes = (*space.state_names, *(["end"] if space.ends else []))
         columns: list[np.ndarray] = []
         for role, labels in (("state", space.state_names), ("action", space.action_names), ("next_state", outcomes)):
@@ -474,11 +476,11 @@ class Counts(Module):
                 f"the table, row {row[0] + 1}: count {count!r} is {weight[row]}, expected a number, zero or greater "
                 + page
             )
-        at, taken, reached = columns
+        states, taken, reached = columns
         ended = reached == space.n_states
         steps = None if step is None else table[step].to_numpy()
         ends = ended if space.ends else None
-        data = Transitions(at, taken, None, np.where(ended, 0, reached), ends, step=steps)
+        data = Transitions(states, taken, None, np.where(ended, 0, reached), ends, step=steps)
         return cls.of(data, space, weight=weight)
 
     def merge(self, other: "Counts") -> "Counts":
@@ -532,9 +534,9 @@ def check_transitions(transitions: Transitions, space: "StateActionSpace", weigh
     check_weighted(transitions, weight)
     if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
         raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
-    kept = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
-    if kept is not None:
-        _check_values(kept, space)
+    valid = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
+    if valid is not None:
+        _check_values(valid, space)
 
 
 def check_weighted(data: object, weight: ArrayLike) -> None:
@@ -557,8 +559,8 @@ def check_weighted(data: object, weight: ArrayLike) -> None:
     shape = jnp.shape(data.state) if isinstance(data, Transitions) else ()
     if is_concrete(weight):
         # A mask is a weight.
-        given = as_array("weight", weight, "numbers")
-        check_not_negative("weight", given if given.dtype == bool else weight)
+        weights = as_array("weight", weight, "numbers")
+        check_not_negative("weight", weights if weights.dtype == bool else weight)
     if np.shape(weight) not in ((), shape):
         expected = f"() or {shape}" if shape else "()"
         raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
@@ -622,8 +624,8 @@ def _check_masks(
             place = np.asarray(space.place(cell, reached))
         row, among = first_index(seen & (place == space.n_outcomes)), "a listed successor"
     elif space.support is not None:
-        where = cell if space.support.ndim == 4 else cell[-2:]
-        row, among = first_index(seen & ~space.support[(*where, reached)]), "an outcome in the known support"
+        support_index = cell if space.support.ndim == 4 else cell[-2:]
+        row, among = first_index(seen & ~space.support[(*support_index, reached)]), "an outcome in the known support"
     else:
         return
     if row is not None:

@@ -1,5 +1,6 @@
 """Policies within budgets: against mixtures of all deterministic policies, golden values, refusals."""
 
+import warnings
 from itertools import product
 from typing import Any
 
@@ -498,6 +499,19 @@ def test_independent_draws_in_chains_keep_nearly_all():
     costs = chains_of(rng, 4, 250, 0.95)
     assert independent_draws(posterior, costs, np.zeros(1000, bool), 0.1) < 200
     assert independent_draws(posterior, np.ones(1000), np.zeros(1000, bool), 0.1) == 1000
+
+
+def test_picks_from_chains_count_for_less_than_the_chains():
+    """However many are picked, they are worth no more than the slowest number of the chains, nor than the picks."""
+    data = bm.Transitions([0, 1] * 5, [0, 1] * 5, [0.0, 1.0] * 5, [1, 0] * 5)
+    prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 2)
+    sampler = bm.inference.NUTS(100, 60, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few draws are warned of
+        posterior = bm.infer(jax.random.key(0), prior, data, space=space, method="nuts", sampler=sampler)
+    slowest = min(float(np.nanmin(each)) for each in posterior.chains.ess().values())
+    few, many = (independent_draws(posterior, np.zeros(n), np.zeros(n, bool), 0.1) for n in (20, 10**6))
+    assert few < 20 and many <= min(slowest, 120) and few < many
 
 
 def test_choose_counts_chains_by_what_they_are_worth():

@@ -345,7 +345,7 @@ def test_in_words():
     section = found.layout()
     assert section.title == "Policy chosen by mean of the lowest 0.5 of the values (CVaR), discount 0.9"
     assert section.parts[0] == "how: best of all 27 deterministic policies, in these draws"
-    assert "in 64 fresh draws" in section.parts[1] and "in those that chose it" in section.parts[1]
+    assert "in 64 fresh draws" in str(section.parts[1]) and "in those that chose it" in str(section.parts[1])
     assert section.parts[3] == "start: the given distribution over 1 of 3 states"
     assert isinstance(found, PolicyChoice)
 

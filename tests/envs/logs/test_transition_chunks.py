@@ -94,3 +94,10 @@ def test_a_bad_cell_is_named_by_its_row_of_the_file(column, value, said, tmp_pat
     for chunksize in (1, 3, 100):
         with pytest.raises(ValueError, match=r"log\.csv, " + said):
             list(bm.envs.read_chunks(tmp_path / "log.csv", **columns, **LABELS, chunksize=chunksize))
+
+
+@pytest.mark.parametrize("argument", ["by_step", "allow_duplicates", "progress"])
+def test_what_belongs_to_a_folded_log_is_refused(argument):
+    frame = pd.DataFrame({"s": ["a"]})
+    with pytest.raises(ValueError, match=f"{argument} is True, expected read_log"):
+        bm.envs.read_chunks(frame, chunksize=1, state="s", **LABELS, **{argument: True})

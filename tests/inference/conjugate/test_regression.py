@@ -1,5 +1,7 @@
 """Linear regression rewards: what rounding costs their evidence is said."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import numpyro
@@ -40,7 +42,7 @@ def test_evidence_and_predictive_densities_are_those_of_one_normal_law():
     prior = RegressionPrior(np.array([0.3, -0.4]), np.diag([0.5, 2.0]))
     state, reward = np.array([0, 1, 2, 1]), rng.normal(size=4)
     x, cell = features[state, 0], (state, np.zeros(4, int))
-    covariance = x @ np.linalg.inv(prior.precision) @ x.T + np.diag(1 / precision[cell])
+    covariance: Any = x @ np.linalg.inv(prior.precision) @ x.T + np.diag(1 / precision[cell])
     law = stats.multivariate_normal(x @ prior.loc + offset[cell], covariance)
     belief, growth = regression_rewards(prior, features, offset, precision), 0.0
     for i in range(4):
