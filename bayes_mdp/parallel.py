@@ -42,7 +42,7 @@ import cloudpickle
 import jax
 
 from bayes_mdp.utils.memory import usable_cores
-from bayes_mdp.utils.messages import install, installed_version
+from bayes_mdp.utils.messages import install, version_of
 from bayes_mdp.utils.validation import check_count, check_name, described
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def current_settings() -> Settings:
 @lru_cache(maxsize=1)
 def versions() -> tuple[tuple[str, str], ...]:
     """Of Python and of the packages that decide numbers."""
-    return ("python", platform.python_version()), *((name, installed_version(name)) for name in PACKAGES)
+    return ("python", platform.python_version()), *((name, version_of(name)) for name in PACKAGES)
 
 
 def compute_in_worker(content: bytes, settings: Settings, arguments: bytes) -> Any:

@@ -117,30 +117,30 @@ class Moved(NamedTuple):
     argument: str = "options"
 
 
-def _moved(record: str, same: str, **renamed: str) -> Moved:
+def _fields(record: str, same: str, **renamed: str) -> Moved:
     """The arguments `same` (words) under their old names, and `renamed` under new ones."""
     return Moved(record, {name: name for name in same.split()} | renamed)
 
 
 MOVED = {
-    "choose": _moved("decisions.ChooseOptions", "limits slack num_draws"),
-    "decide": _moved(
+    "choose": _fields("decisions.ChooseOptions", "limits slack num_draws"),
+    "decide": _fields(
         "recommend.DecideOptions", "space criterion limits slack split initial value_range num_draws checks"
     ),
-    "check": _moved(
+    "check": _fields(
         "calibration.CheckOptions",
         "quantities num_draws num_transitions method behaviour false_alarm executor",
         quantity="quantities",
     ),
-    "calibration.sbc": _moved(
+    "calibration.sbc": _fields(
         "calibration.SbcOptions", "num_draws num_transitions method quantities behaviour executor"
     ),
-    "calibration.sbc_behaviour": _moved(
+    "calibration.sbc_behaviour": _fields(
         "calibration.SbcBehaviourOptions", "num_subjects num_choices num_draws pooling horizon sampler quantities"
     ),
-    "criticise": _moved("calibration.CriticiseOptions", "num_replicates false_alarm choose_by"),
-    "compare_policies": _moved("decisions.VerdictOptions", "value_range held_out"),
-    "decisions.plan_bayes_adaptive": _moved(
+    "criticise": _fields("calibration.CriticiseOptions", "num_replicates false_alarm choose_by"),
+    "compare_policies": _fields("decisions.VerdictOptions", "value_range held_out"),
+    "decisions.plan_bayes_adaptive": _fields(
         "decisions.SearchOptions", "max_seconds max_depth exploration max_nodes num_draws reward_bins"
     ),
     "information.net_benefit_of_sampling": Moved(
@@ -149,9 +149,9 @@ MOVED = {
         "economics",
     ),
     "behaviour.simulate": Moved("", {"num_persons": "subjects"}),
-    "run": _moved("experiments.RunOptions", "regret"),
-    "sweeps.sweep": _moved("experiments.SweepOptions", "num_blocks regret executor retries"),
-    "deep.train": _moved("deep.TrainOptions", "evaluation_env"),
+    "run": _fields("experiments.RunOptions", "regret"),
+    "sweeps.sweep": _fields("experiments.SweepOptions", "num_blocks regret executor retries"),
+    "deep.train": _fields("deep.TrainOptions", "evaluation_env"),
 }
 """Function below `bayes_mdp` -> where its arguments of 0.2 stand now."""
 
@@ -171,7 +171,7 @@ def accepts_moved(door: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not moved.fields.keys().isdisjoint(kwargs):
-                return function(*args, **_with_moved(door, moved, kwargs))
+                return function(*args, **_with_new_places(door, moved, kwargs))
             return function(*args, **kwargs)
 
         return call
@@ -185,7 +185,7 @@ def new_argument(door: str, argument: str) -> str:
     return f"{name}=bm.{record}({fields[argument]}=...)" if record else f"{fields[argument]}=..."
 
 
-def _with_moved(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _with_new_places(door: str, moved: Moved, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keywords of a call, those of 0.2 in their new places."""
     rest = dict(kwargs)
     fields: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """Does `decide` recommend what is better, never what is worse, and say how sure it is? Worlds whose truth is known.
 
-`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [folder]`; all defaults of `decide`, the prior
-among them. A run goes on from the logs that the folder has, also after it was killed; with 0 logs it makes the table.
+`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [file]`; all defaults of `decide`, the prior among
+them. The file, docs/measured/decide_logs.csv, has a line a log; a run goes on from those that are there, also after it
+was killed, and prints the table (with 0 logs that alone). `benchmarks.decide_grid_picture` puts it into the page.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
 possible gain that is realised; whether a check failed, and whether one stopped the decision. `unbiased_test`: a
@@ -16,7 +17,6 @@ more often), `changing_rows` (wear is slower in the later half of the episodes; 
 """
 
 import itertools
-import json
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -33,6 +33,18 @@ import bayes_mdp as bm
 from bayes_mdp.recommend.decision import CHOSEN
 
 DISCOUNT, STEPS = 0.95, 30
+LOGS = Path(__file__).parents[1] / "docs" / "measured" / "decide_logs.csv"
+CELL = ["family", "episodes"]
+CANDIDATE = dict.fromkeys(
+    ("better", "coverage", "coverage_decide", "true", "possible", "mean", "sd", "spread", "prob", "fewest"), "float64"
+)
+"""What is said of a candidate; empty where there is none."""
+COLUMNS = {
+    **{"family": "str", "episodes": "int64", "seed": "int64", "recommended": "int64", "harm": "int64"},
+    **{"stopped": "int64", "alarms": "str", "followed": "str", "cpu": "float64", **CANDIDATE},
+}
+"""Column of the file -> type. Checks that failed ("none"; empty: not asked) and what was judged again are names joined
+by "; "."""
 Array = np.ndarray
 
 
@@ -345,7 +357,7 @@ def log_of(world: World, episodes: int, rng: np.random.Generator) -> bm.mdp.Log:
 
 
 def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
-    """What `decide` says of one log, beside the truth."""
+    """What `decide` says of one log, beside the truth: most of `COLUMNS`."""
     began = time.process_time()
     space = bm.StateActionSpace.from_log(log)
     if world.legal is not None:
@@ -358,94 +370,99 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
         options=bm.recommend.DecideOptions(space=space, initial=world.start),
     )
     seconds = time.process_time() - began
-    staff = world.value_of_staff()
-    possible = world.value(world.best()) - staff
     assert decision.criticism is not None
-    alarms = list(decision.criticism.alarms)
-    told = {"seed": seed, "recommended": 0, "harm": 0, "realised": 0.0, "cpu": seconds, "alarms": alarms}
+    alarms = "; ".join(decision.criticism.alarms) or "none"
+    told = {"seed": seed, "recommended": 0, "harm": 0, "stopped": 0, "alarms": alarms, "followed": "", "cpu": seconds}
     candidate = decision.candidates.get(CHOSEN)
     if candidate is None:
         return told
+    staff = world.value_of_staff()
     policy = np.asarray(candidate.policy)
     policy = np.eye(world.rows.shape[1])[policy] if policy.ndim == 1 else policy
     gain = candidate.improvement.gain
     true = world.value(policy) - staff
     low, high = np.quantile(gain, (0.05, 0.95))
-    mean, spread, recommended = candidate.mean, candidate.spread, decision.recommended
+    mean, spread = candidate.mean, candidate.spread
     return told | {
-        "recommended": int(recommended),
-        "harm": int(recommended and true < -1e-9),
-        "realised": true / possible if recommended else 0.0,
-        "better": int(true > gain.std()),
-        "recommended_better": int(recommended and true > gain.std()),
-        "coverage_decide": int(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
-        "coverage": int(low - 1e-9 <= true <= high + 1e-9),
+        "recommended": int(decision.recommended),
+        "harm": int(decision.recommended and true < -1e-9),
         "stopped": int(any(each.stops for each in candidate.consequences)),
-        "followed": sorted({each.check for each in candidate.consequences}),
-        **{"true": true, "possible": possible, "mean": mean, "sd": float(gain.std()), "low": low, "high": high},
-        **{"spread": spread, "prob": candidate.improvement.prob, "share": candidate.prior_share},
-        **{"fewest": candidate.fewest, "reasons": list(candidate.reasons), "draws": len(gain)},
+        "followed": "; ".join(sorted({each.check for each in candidate.consequences})),
+        "better": int(true > gain.std()),
+        "coverage": int(low - 1e-9 <= true <= high + 1e-9),
+        "coverage_decide": int(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
+        **{"true": true, "possible": world.value(world.best()) - staff, "mean": mean, "sd": float(gain.std())},
+        **{"spread": spread, "prob": candidate.improvement.prob, "fewest": candidate.fewest},
     }
 
 
-def main(logs: int, sizes: list[int], families: list[str], folder: Path) -> None:
+def main(logs: int, sizes: list[int], families: list[str], path: Path) -> None:
     """What `decide` said of each log is kept, so that a run goes on where another one ended; then all cells in a table.
 
     Args:
         logs: of a cell.
         sizes: numbers of episodes.
         families: names of worlds.
-        folder: a file for each cell, a line for each log, and `decide_grid.json`, a record for each cell.
+        path: CSV file, a line for each log.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for family, episodes in itertools.product(families, sizes):
-        kept = folder / f"{family}_{episodes}.jsonl"
-        for seed in range(_number_of_logs(kept), logs):
+        kept = read_logs(path)
+        done = set(kept["seed"][(kept["family"] == family) & (kept["episodes"] == episodes)])
+        for seed in sorted(set(range(logs)) - done):
             rng = np.random.default_rng([9, episodes, [*FAMILIES].index(family), seed])
             world = FAMILIES[family](rng)
-            said = json.dumps(row(world, log_of(world, episodes, rng), seed), default=float)
-            with kept.open("a") as file:
-                file.write(f"{said}\n")
-    cells = [kept for kept in folder.glob("*.jsonl") if kept.stat().st_size]
-    table = pd.DataFrame([summary(kept) for kept in cells]).sort_values(
-        ["family", "episodes"], key=lambda column: column.map([*FAMILIES].index) if column.name == "family" else column
-    )
-    table.to_json(folder / "decide_grid.json", orient="records", indent=1, double_precision=3)
-    print(table.to_string(index=False, float_format="{:.2f}".format))
+            add_log(path, {"family": family, "episodes": episodes, **row(world, log_of(world, episodes, rng), seed)})
+    print(table(read_logs(path)).to_string(index=False, float_format="{:.2f}".format))
 
 
-def _number_of_logs(kept: Path) -> int:
-    """How many logs a file has; a line that a killed run did not end is taken away."""
-    if not kept.exists():
-        return 0
-    text = kept.read_text()
+def add_log(path: Path, said: dict[str, Any]) -> None:
+    """A line at the end of the file; numbers to five digits."""
+    shown = {name: f"{x:.5g}" if isinstance(x, float) else x for name, x in said.items()}
+    line = pd.DataFrame([shown], columns=[*COLUMNS]).to_csv(index=False, header=not path.exists())
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
+def read_logs(path: Path) -> pd.DataFrame:
+    """The file; a line that a killed run did not end is taken away."""
+    if not path.exists():
+        return pd.DataFrame(columns=[*COLUMNS]).astype(COLUMNS)
+    text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
-        kept.write_text(whole)
-    return whole.count("\n")
+        path.write_text(whole, encoding="utf-8")
+    return pd.read_csv(path, dtype=COLUMNS, keep_default_na=False, na_values=[""]).fillna({"followed": ""})
 
 
-def summary(kept: Path) -> dict[str, Any]:
-    """A row of the table, from what was kept of each log; of logs without a candidate nothing is covered or missed."""
-    rows = pd.read_json(kept, lines=True)
-    family, _, episodes = kept.stem.rpartition("_")
-    better = rows["better"].sum()
-    means = {name: rows[name].mean() for name in ("harm", "coverage", "coverage_decide", "realised", "stopped")}
-    effect = (rows["true"] / rows["sd"])[rows["better"] == 1]
+def table(logs: pd.DataFrame) -> pd.DataFrame:
+    """A row for each cell, in the order of the families."""
+    cells = [summary(each) for _, each in logs.groupby(CELL)]
+    return pd.DataFrame(cells).sort_values(
+        CELL, key=lambda column: column.map([*FAMILIES].index) if column.name == "family" else column
+    )
+
+
+def summary(rows: pd.DataFrame) -> dict[str, Any]:
+    """A row of the table, from the logs of one cell; of logs without a candidate nothing is covered or missed."""
+    better = rows[rows["better"] == 1]
+    realised = (rows["recommended"] * rows["true"] / rows["possible"]).fillna(0.0)
     return {
-        "family": family,
-        "episodes": int(episodes),
+        "family": rows["family"].iloc[0],
+        "episodes": int(rows["episodes"].iloc[0]),
         "logs": len(rows),
-        "better": int(better),
-        "recommended": rows["recommended_better"].sum() / max(better, 1),
-        "unbiased_test": norm.cdf(effect - norm.ppf(0.95)).mean(),
-        **means,
-        "alarm": rows["alarms"].map(bool).mean(),
-        "cpu": rows["cpu"].median(),
+        "better": len(better),
+        "recommended": better["recommended"].sum() / max(len(better), 1),
+        "unbiased_test": float((better["true"] / better["sd"] - norm.ppf(0.95)).map(norm.cdf).mean()),
+        **{name: float(rows[name].mean()) for name in ("harm", "coverage", "coverage_decide")},
+        "realised": float(realised.mean()),
+        "stopped": float(rows["stopped"].mean()),
+        "asked": int(rows["alarms"].notna().sum()),
+        "alarm": int((rows["alarms"].dropna() != "none").sum()),
+        "cpu": float(rows["cpu"].median()),
     }
 
 
 if __name__ == "__main__":
-    defaults = ["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), "decide_grid"]
-    logs, sizes, families, folder = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
-    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), Path(folder))
+    defaults = ["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), str(LOGS)]
+    logs, sizes, families, path = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), Path(path))

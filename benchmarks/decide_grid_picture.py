@@ -1,18 +1,35 @@
-"""The picture of the table of `decide` in docs/measured/decisions.md, from docs/measured/decide_grid.json.
+"""The tables and the picture of `decide` in docs/measured/decisions.md, from docs/measured/decide_logs.csv.
 
     python -m benchmarks.decide_grid_picture
 
-It makes docs/images/decide_grid.png.
+It writes both tables into the page, and makes docs/images/decide_grid.png. What is told between them is not made.
 """
 
-import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+
+from benchmarks.decide_grid import CELL, LOGS, PLANTED, read_logs, table
 
 DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "measured" / "decisions.md"
+NAMES = {
+    "triage": "ward (0 or 1 at the end)",
+    "frozen_lake": "FrozenLake",
+    "taxi": "Taxi",
+    "icu_sepsis": "ICU-Sepsis",
+    "confounded": "staff see a severity that the log has not",
+    "by_step": "staff act otherwise in the second half of an episode",
+    "rewards_missing": "low rewards are lost more often",
+    "changing_rows": "rows change after half of the log",
+}
+PROMISES = [each.__name__ for each in PLANTED]
+ORDINARY_HEAD = "| worlds, episodes | of the better | "
+PLANTED_HEAD = "| world | recommended | harm | "
 PANELS = {
     "recommended": ("recommended\nof the better", (0.9, 1.0)),
     "harm": ("harm", (0.0, 0.03)),
@@ -23,28 +40,55 @@ PANELS = {
 OURS, POSTERIOR, WANTED = "#1f5f8b", "#d1772e", "#dfe8d8"
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of the table, a dictionary each.
+def name_of(family: str) -> str:
+    """Of a family of worlds, for a reader."""
+    return NAMES.get(family, family.replace("_", " "))
 
-    Args:
-        path: of the JSON file.
+
+def ordinary_lines(logs: pd.DataFrame) -> list[str]:
+    """The table of worlds in which `decide` is to keep its promises, a line a cell."""
+    return [
+        f"| {name_of(row.family)}, {row.episodes} | {row.recommended:.2f} of {row.better} | {row.unbiased_test:.2f} "
+        f"| {row.harm * row.logs:.0f} of {row.logs} | {row.alarm} of {row.asked}, {row.stopped * row.logs:.0f} "
+        f"| {row.coverage:.2f}, {row.coverage_decide:.2f} | {row.realised:.2f} |"
+        for row in table(logs[~logs["family"].isin(PROMISES)]).itertuples()
+    ]
+
+
+def planted_lines(logs: pd.DataFrame) -> list[str]:
+    """The table of worlds that break a promise, a line a cell."""
+    lines = []
+    broken = logs[logs["family"].isin(PROMISES)]
+    for (family, _), rows in sorted(broken.groupby(CELL), key=lambda cell: PROMISES.index(cell[0][0])):
+        again = rows["followed"].str.split("; ").explode()
+        followed = [f"{name} {number}" for name, number in again[again != ""].value_counts().items()]
+        asked, ratio = rows["alarms"].dropna(), (rows["mean"] / rows["true"]).median()
+        lines.append(
+            f"| {name_of(family)} | {rows['recommended'].sum()} of {len(rows)} | {rows['harm'].sum()} "
+            f"| {rows['coverage'].mean():.2f}, {rows['coverage_decide'].mean():.2f} | {ratio:.2f} "
+            f"| {(asked != 'none').sum()} of {len(asked)} "
+            f"| {', '.join(followed)} |"
+        )
+    return lines
+
+
+def with_table(page: str, head: str, lines: list[str]) -> str:
+    """The page with other lines in the table whose first line begins so.
 
     Raises:
-        ValueError: a number of `PANELS` is missing in a row.
+        ValueError: the page has no such table.
     """
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    for row in rows:
-        missing = [name for name in (*PANELS, "coverage", "family", "episodes") if name not in row]
-        if missing:
-            raise ValueError(f"{path.name} has a row without {missing[0]!r}: {row}")
-    return rows
+    pattern = re.compile(rf"(^{re.escape(head)}.*\n\|[-|]+\|\n)(?:\|.*\n)*", re.MULTILINE)
+    if not pattern.search(page):
+        raise ValueError(f"page has no table that begins with {head!r}")
+    return pattern.sub(lambda kept: kept[1] + "".join(f"{line}\n" for line in lines), page, count=1)
 
 
-def draw(table: Path, path: Path) -> None:
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Make the picture.
 
     Args:
-        table: JSON file of the rows.
+        rows: of the table of ordinary worlds.
         path: of the picture.
     """
     import matplotlib as mpl
@@ -52,7 +96,6 @@ def draw(table: Path, path: Path) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = read_rows(table)
     names = [f"{row['family'].replace('_', ' ')}, {row['episodes']}" for row in rows]
     place = np.arange(len(names))
     figure, panels = plt.subplots(1, len(PANELS), sharey=True, figsize=(10, 0.8 + 0.27 * len(names)), dpi=110)
@@ -83,5 +126,9 @@ def draw(table: Path, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(DOCS / "measured" / "decide_grid.json", DOCS / "images" / "decide_grid.png")
-    sys.stdout.write("docs/images/decide_grid.png\n")
+    every = read_logs(LOGS)
+    text = with_table(PAGE.read_text(encoding="utf-8"), ORDINARY_HEAD, ordinary_lines(every))
+    PAGE.write_text(with_table(text, PLANTED_HEAD, planted_lines(every)), encoding="utf-8")
+    ordinary = table(every[~every["family"].isin(PROMISES)])
+    draw(ordinary.to_dict("records"), DOCS / "images" / "decide_grid.png")
+    sys.stdout.write("docs/measured/decisions.md, docs/images/decide_grid.png\n")

@@ -1,28 +1,42 @@
-"""Writes the API reference: one page for each package that has an `__all__`, each public name documented once.
+"""Writes the API reference: an index by task, a page for each name that the index has, and one for each package.
 
-A name that `bayes_mdp` itself exports is documented on the page of `bayes_mdp`; the package it comes from links there.
-Packages of agents also list the public functions and classes of their modules: the mathematics of a paper is a function
-beside the agent. `tools/public_names.py` says which names these are.
+A package's page documents its other names. A name that `bayes_mdp` itself exports is documented as `bm.NAME`; the
+package it comes from links there. Packages of agents also list the public functions and classes of their modules: the
+mathematics of a paper is a function beside the agent. `tools/public_names.py` says which names there are,
+`api_tasks.py` which of them the index has.
 """
 
 import inspect
 import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+from api_tasks import TASKS
+
 from tools.bibliography import keys
-from tools.public_names import ROOT, Page, find, pages
+from tools.public_names import ROOT, Page, find, pages, public_names
+
+NAMED = {name for task in TASKS for name in task.names}
+"""Names with a page of their own."""
+ORPHAN = "---\norphan: true\n---\n"
+"""The head of a page that is reached by links: the sidebar has packages alone."""
 
 
 def write_api_pages(folder: Path) -> None:
-    """Write `index.md` and a page for each package into `folder`; a page that has not changed is left as it is.
+    """Write `index.md`, pages of packages and of names; a page that has not changed is left as it is.
 
     Args:
-        folder: of the pages; files there that belong to no package are removed.
+        folder: of the pages; files there that belong to no page are removed.
     """
-    texts = {page.package: text for page in pages() if (text := _text(page))}
-    texts["index"] = "# API reference\n\n```{toctree}\n" + "\n".join(texts) + "\n```\n"
-    for stale in {path.stem for path in folder.glob("*.md")} - set(texts):
-        (folder / f"{stale}.md").unlink()
+    packages = [page for page in pages() if page.own or page.modules]
+    texts = {page.package: _package(page) for page in packages}
+    for page in packages:
+        texts |= {_file(name): _name(name, page.package) for name in page.own if _short(name) in NAMED}
+    texts["index"] = _index([page.package for page in packages])
+    for stale in {path.name for path in folder.glob("*.md")} - {f"{name}.md" for name in texts}:
+        (folder / stale).unlink()
     for name, text in texts.items():
         write_page(folder / f"{name}.md", text)
 
@@ -34,31 +48,90 @@ def write_page(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def _text(page: Page) -> str | None:
-    """The page of a package; None where it has no names of its own."""
-    sections = [_section(page.own)] if page.own else []
+def _index(packages: list[str]) -> str:
+    """Names by task, one line each, and the list of packages."""
+    parts = [
+        "# Reference by task",
+        "`import bayes_mdp as bm`; names are written as after `bm.`, and each leads to its page. Everything else is "
+        "listed by package, in the sidebar and at the end.",
+    ]
+    for task in TASKS:
+        parts += [f"## {task.title}", task.about, _lines([f"{ROOT}.{name}" for name in task.names])]
+    parts += ["## All packages", "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(packages) + "\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _package(page: Page) -> str:
+    """What the package is for, links to the pages of names, and the documentation of its other names."""
+    parts = [f"# `{page.package}`", _fence("eval-rst", [f".. automodule:: {page.package}"])]
+    alone = [name for name in page.own if _short(name) in NAMED]
+    rest = [name for name in page.own if _short(name) not in NAMED]
+    if alone:
+        parts.append(_lines(alone))
+    if page.elsewhere:
+        links = ", ".join(_link(name) for name in page.elsewhere)
+        parts.append(_fence("eval-rst", [f"Documented on another page: {links}."]))
+    if rest:
+        parts.append(_section(rest))
     for module, names in page.modules:
         about = _fence("eval-rst", [f".. automodule:: {module}", "   :no-index:"])
-        sections.append(f"## `{module.rpartition('.')[2]}`\n\n{about}\n\n{_section(names)}")
-    if not sections:
-        return None
-    head = [f"# `{page.package}`", _fence("eval-rst", [f".. automodule:: {page.package}"])]
-    if page.elsewhere:
-        links = ", ".join(f":py:obj:`{full.removeprefix(ROOT + '.')} <{full}>`" for full in page.elsewhere)
-        head.append(_fence("eval-rst", [f"Documented on another page: {links}."]))
-    return "\n\n".join([*head, *sections]) + "\n"
+        parts += [f"## `{module.rpartition('.')[2]}`", about, _section(names)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _section(names: list[str]) -> str:
     """Links to the names, then their documentation."""
-    links = ", ".join(f":py:obj:`{name.rpartition('.')[2]} <{name}>`" for name in names)
-    entries = []
-    for name in names:
-        if inspect.isclass(find(name)):
-            entries += ["", f".. autoclass:: {name}", "   :members:"]
-        else:
-            entries += ["", f".. autofunction:: {name}"]
-    return _fence("eval-rst", [links, *entries] if len(names) > 1 else entries)
+    entries = [line for name in names for line in ("", *_entry(name))]
+    return _fence("eval-rst", [", ".join(map(_link, names)), *entries] if len(names) > 1 else entries[1:])
+
+
+def _link(name: str) -> str:
+    return f":py:obj:`{_short(name)} <{name}>`"
+
+
+def _entry(name: str) -> list[str]:
+    """The directive that documents one name."""
+    if inspect.isclass(find(name)):
+        return [f".. autoclass:: {name}", "   :members:"]
+    return [f".. autofunction:: {name}"]
+
+
+def _name(name: str, package: str) -> str:
+    """The page of one function or class."""
+    back = f"[By task](index.md) · [`{package}`]({package}.md)"
+    return f"{ORPHAN}# `bm.{_short(name)}`\n\n{_fence('eval-rst', _entry(name))}\n\n{back}\n"
+
+
+def _lines(names: Sequence[str]) -> str:
+    """A table: each name with the first sentence of its docstring."""
+    rows = [f"| [`{_short(name)}`]({_file(name)}.md) | {_summary(name)} |" for name in names]
+    return "\n".join(["| | |", "|---|---|", *rows])
+
+
+def _summary(name: str) -> str:
+    """The first sentence of a docstring, fit for a cell of a table."""
+    sentence = (inspect.getdoc(find(name)) or "").split("\n\n")[0].replace("\n", " ")
+    parts = re.split(r"(`[^`]*`)", sentence)
+    plain = (part if place % 2 else re.sub(r"([*$<_])", r"\\\1", part) for place, part in enumerate(parts))
+    return cited("".join(plain).replace("|", "\\|"))
+
+
+def _file(name: str) -> str:
+    """Of the page of a name, without ending: a class that differs from a function by its capitals alone says so.
+
+    Some file systems do not tell `SBC.md` from `sbc.md`.
+    """
+    return f"{_short(name)}-class" if _spellings()[name.lower()] > 1 and inspect.isclass(find(name)) else _short(name)
+
+
+@cache
+def _spellings() -> Counter[str]:
+    return Counter(name.lower() for name in public_names())
+
+
+def _short(name: str) -> str:
+    """A full name as it is written after `bm.`."""
+    return name.removeprefix(f"{ROOT}.")
 
 
 def _fence(directive: str, lines: list[str]) -> str:

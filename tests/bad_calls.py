@@ -1243,7 +1243,12 @@ CALLS = [
     Call(
         "calibration.CriticiseOptions",
         {},
-        {"num_replicates": [0, 50, 2.5, "x", None], "false_alarm": INSIDE, "choose_by": [3, "greedy"]},
+        {
+            "num_replicates": [0, 50, 2.5, "x", None],
+            "false_alarm": INSIDE,
+            "choose_by": [3, "greedy"],
+            "by_use": [1, "yes", None],
+        },
     ),
     Call(
         "models.default_prior",
@@ -2053,6 +2058,11 @@ CALLS += [
         {"model": _MODEL, "log": _LOG, "pooling": WORD},
     ),
     Call(
+        "behaviour.ready_model",
+        {"name": value("habit"), "log": choices},
+        {"name": WORD, "log": _LOG, "objective": without(OBJECTIVE, None)},
+    ),
+    Call(
         "behaviour.fit",
         {"key": key, "model": behaviour_model, "log": choices},
         {"key": TYPED_KEY, "model": _MODEL, "log": _LOG, "pooling": WORD, "sampler": [3, "nuts"]},
@@ -2142,7 +2152,13 @@ CALLS += [
     Call(
         "plots.plot_learning_curve",
         {"posterior": behaviour_posterior},
-        {"posterior": POSTERIOR, "key": without(TYPED_KEY, None), "num_blocks": COUNT, "num_draws": COUNT},
+        {
+            "posterior": POSTERIOR,
+            "better": [3, {"nowhere": 0}],
+            "key": without(TYPED_KEY, None),
+            "num_blocks": COUNT,
+            "num_draws": COUNT,
+        },
     ),
     Call(
         "plots.plot_shrinkage",

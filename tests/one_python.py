@@ -1,5 +1,6 @@
 """The mark `numerics` for all tests of a folder."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ FOLDERS = (
 
 def mark_numerics(items: list[pytest.Item]) -> None:
     """Mark the tests of `FOLDERS`. A single file says `pytestmark = pytest.mark.numerics` instead."""
-    folders = [Path(__file__).parent / folder for folder in FOLDERS]
+    folders = tuple(f"{Path(__file__).parent / folder}{os.sep}" for folder in FOLDERS)
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in folders):
+        # As text: comparing paths part by part took a twentieth of the time of collecting.
+        if str(item.path).startswith(folders):
             item.add_marker(pytest.mark.numerics)

@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.cli import build_parser
-from bayes_mdp.cli.options import folded_of, labels_of, log_of
+from bayes_mdp.cli.options import fold_logs, labels_of, log_of
 from bayes_mdp.cli.problem import known_rewards_of, space_of
 from tests.test_cli import refused, run
 
@@ -222,10 +222,10 @@ def test_how_a_file_is_written(tmp_path):
     log = log_of(arguments)
     assert log.states == ("u", "ü") and np.asarray(log.transitions.reward)[:2].tolist() == [-1.5, -2.0]
     arguments = parsed("fit", path, path, "--allow-duplicates", *columns, *written)
-    assert folded_of(arguments).n_transitions == 4  # what followed the last rows is not known
+    assert fold_logs(arguments).n_transitions == 4  # what followed the last rows is not known
     arguments = parsed("fit", path, path, *columns, *written, "--step", "wann", "--every", "1D")
     with pytest.raises(ValueError, match="--every is given with logs that are read in chunks of rows"):
-        folded_of(arguments)
+        fold_logs(arguments)
     tabs = tmp_path / "log.txt"
     tabs.write_text("s\ta\tn\tk\nx\tgo\ty\t3\n")
     arguments = parsed(

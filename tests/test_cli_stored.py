@@ -123,7 +123,7 @@ def test_what_only_a_log_has_is_refused(capsys, files, tmp_path):
     )
     refused(capsys, f"{stored} is a stored posterior, expected it alone", "fit", log, stored, *COLUMNS)
     refused(capsys, "--action is missing, expected the name of the column of the action in", "fit", log, "--state", "s")
-    refused(capsys, "nothing.bmdp', which does not exist", "fit", tmp_path / "nothing.bmdp")
+    refused(capsys, "nothing.bmdp: no such file", "fit", tmp_path / "nothing.bmdp")
     (tmp_path / "cut.bmdp").write_bytes(stored.read_bytes()[:-3])
     refused(capsys, "cut.bmdp is cut or altered", "next-experiment", tmp_path / "cut.bmdp", "--horizon", 2)
     mdps = bm.MDP(np.full((3, 2, 2, 2), 0.5), np.zeros((3, 2, 2)))

@@ -68,7 +68,9 @@ def test_wrong_input(config, tmp_path, capsys):
         return str(other)
 
     calls = [
-        (["sweep", str(tmp_path / "no.toml")], "does not exist"),
+        (["sweep", str(tmp_path / "no.toml")], "no.toml: no such file"),
+        (["sweep", str(tmp_path)], "is a folder, expected a file"),
+        (["status", str(tmp_path / "no")], "no: no such folder"),
         (["sweep", str(path), "--executor", "process"], "did you mean 'processes'"),
         (["sweep", str(path), "--executor", "http:/x"], "'http:/x', expected the address of a Dask scheduler"),
         (["sweep", str(path), "--out", str(tmp_path)], r"which holds '.*' and no manifest.json, expected a new or an"),

@@ -40,7 +40,8 @@ def test_train_then_evaluate(tmp_path, capsys):
             ["train", "dqn", "deep_sea:4", "--steps", "8", "--out", "/nowhere/at/all"],
             "a folder in a folder that exists",
         ),
-        (["evaluate", "nowhere"], "was not written by"),
+        (["evaluate", "nowhere"], "nowhere: no such folder"),
+        (["evaluate", "."], "was not written by"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments, sentence, capsys):

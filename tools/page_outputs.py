@@ -1,8 +1,10 @@
 """What the Python of a page prints, stored below each of its blocks: `python tools/page_outputs.py [PAGE ...]`.
 
 A page's blocks run from top to bottom in one namespace, in a folder where the demo's log lies. What a block prints
-stands below it, in a `text` block after the line `<!-- printed -->`; a block that is there is replaced.
-`tests/examples/test_pages.py` runs the pages again and compares.
+stands below it, in a `text` block after the line `<!-- printed -->`; a block that is there is replaced. Nothing is
+stored of a block after the line `<!-- varies -->`, such as one that prints times. A picture that the page shows as
+`../images/pages/PAGE-NAME.png` is the file `NAME.png` that its code has saved.
+`tests/examples/test_pages.py` runs the pages again and compares what they print.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ import csv
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 import warnings
@@ -19,9 +22,13 @@ import gymnasium
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "docs" / "images" / "pages"
 EPISODES, LONGEST = 300, 100
-MARK = "<!-- printed -->"
-BLOCK = re.compile(rf"^```python\n(?P<code>.*?)^```\n(?:\n{MARK}\n```text\n(?P<printed>.*?)^```\n)?", re.S | re.M)
+MARK, VARIES = "<!-- printed -->", "<!-- varies -->"
+BLOCK = re.compile(
+    rf"^(?P<varies>{VARIES}\n)?```python\n(?P<code>.*?)^```\n(?:\n{MARK}\n```text\n(?P<printed>.*?)^```\n)?",
+    re.S | re.M,
+)
 NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 CLOSE = 0.1
 """Numbers that two machines print may differ by this share: chains and times do."""
@@ -63,10 +70,22 @@ def with_outputs(page: str, printed: list[str]) -> str:
 
     def rewritten(match: re.Match[str]) -> str:
         output = next(outputs)
-        stored = f"\n{MARK}\n```text\n{output}```\n" if output else ""
-        return f"```python\n{match['code']}```\n{stored}"
+        varies = match["varies"] or ""
+        stored = f"\n{MARK}\n```text\n{output}```\n" if output and not varies else ""
+        return f"{varies}```python\n{match['code']}```\n{stored}"
 
     return BLOCK.sub(rewritten, page)
+
+
+def pictures(page: str, name: str) -> dict[str, Path]:
+    """The pictures that the code of a page draws: the file that it saves -> where the page shows it from.
+
+    Args:
+        page: the text.
+        name: of the page, without its ending.
+    """
+    stored = re.findall(rf"\]\(\.\./images/pages/{re.escape(name)}-(\S+?\.png)\)", page)
+    return {file: PICTURES / f"{name}-{file}" for file in stored}
 
 
 def same_output(stored: str, printed: str) -> bool:
@@ -121,6 +140,9 @@ def main(pages: list[str]) -> None:
             os.chdir(folder)
             try:
                 printed = run_blocks(codes, path.name)
+                PICTURES.mkdir(exist_ok=True)
+                for file, place in pictures(page, path.stem).items():
+                    shutil.copyfile(file, place)
             finally:
                 os.chdir(here)
         path.write_text(with_outputs(page, printed))

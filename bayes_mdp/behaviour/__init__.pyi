@@ -9,6 +9,7 @@ from .fit_behaviour import subject_log_likelihood as subject_log_likelihood
 from .learner_choices import LearnerChoices as LearnerChoices
 from .likelihood import choice_log_probs as choice_log_probs
 from .likelihood import log_likelihood as log_likelihood
+from .models_by_name import ready_model as ready_model
 from .planner_choices import PlannerChoices as PlannerChoices
 from .simulate_choices import Task as Task
 from .simulate_choices import predict_choices as predict_choices

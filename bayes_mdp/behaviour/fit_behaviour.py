@@ -25,6 +25,7 @@ from bayes_mdp.behaviour.likelihood import action_log_likelihood, check_possible
 from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains, split_r_hat, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.numerics.products import einsum
+from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
@@ -210,29 +211,35 @@ class BehaviourPosterior(eqx.Module):
         frame["subject"] = pd.Series([row[1] for row in rows], dtype=object)  # labels stay what they are beside None
         return frame
 
-    def __str__(self) -> str:
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
         """What it is, the group, the first subjects, and problems."""
-        log = self.log
-        lines = [
-            f"Parameters of {log.num_subjects} subjects from {log.num_choices} choices ({type(self.model).__name__}, "
-            f"pooling {self.pooling}, {self.mcmc.described()})"
-        ]
-        frame = self.table()
+        log, frame = self.log, self.table()
+        parts: list[Part] = []
         for title, rows in (
             ("group" if self.pooling == "partial" else "all subjects", frame[frame["subject"].isna()]),
             ("subjects", frame[~frame["subject"].isna() & frame["subject"].isin(log.subjects[:_SHOWN_SUBJECTS])]),
         ):
-            if not len(rows):
-                continue
-            lines.append(f"{title:<24}{'mean':>9}{'sd':>9}{'5 %':>9}{'95 %':>9}{'r-hat':>8}{'ess':>7}")
-            for name, subject, mean, sd, low, high, r_hat, ess in rows.to_numpy():
-                label = name if title != "subjects" else f"{name} of {subject}"
-                numbers = "".join(f"{x:9.3f}" for x in (mean, sd, low, high))
-                lines.append(f"  {label!s:<22}{numbers}{r_hat:8.3f}{ess:7.0f}")
+            cells = [
+                (
+                    str(name) if title != "subjects" else f"{name} of {subject}",
+                    *(f"{x:.3f}" for x in (mean, sd, low, high, r_hat)),
+                    f"{ess:.0f}",
+                )
+                for name, subject, mean, sd, low, high, r_hat, ess in rows.to_numpy()
+            ]
+            if cells:
+                parts.append(Table((title, "mean", "sd", "5 %", "95 %", "r-hat", "ess"), cells))
         num_hidden = log.num_subjects - _SHOWN_SUBJECTS
         if num_hidden > 0 and self.pooling != "complete":
-            lines.append(f"  ... and {num_hidden} more subjects (table())")
-        return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems())])
+            parts.append(f"... and {num_hidden} more subjects (table())")
+        return Section(
+            f"Parameters of {log.num_subjects} subjects from {log.num_choices} choices ({type(self.model).__name__}, "
+            f"pooling {self.pooling}, {self.mcmc.described()})",
+            [*parts, *(f"Problem: {problem}" for problem in self.problems())],
+        )
 
 
 def fit(

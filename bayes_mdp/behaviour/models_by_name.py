@@ -1,4 +1,9 @@
-"""The behaviour models that the command line knows by name; a new one is a function and a line of `MODELS`."""
+"""Behaviour models that have a name (`ready_model`, `bayes-mdp list`); a new one is a function and a line of `MODELS`.
+
+Rivals that any account of learning has to beat: fixed probabilities, win-stay lose-shift, a habit (choice kernel), and
+Q-learning with a habit. Source: Wilson and Collins (2019), *Ten simple rules for the computational modeling of
+behavioral data*.
+"""
 
 from collections.abc import Callable
 
@@ -6,14 +11,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from bayes_mdp.agents.model_free.soft_q import BoltzmannQ, SoftQ
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Parameter, Values
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.learner_choices import LearnerChoices
 from bayes_mdp.behaviour.two_step import TwoStep
-from bayes_mdp.mdp import Objective, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import Discounted, Objective, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.utils.validation import check_name, check_type
 
 
 class ConstantChoices(eqx.Module):
@@ -47,14 +54,103 @@ class ConstantChoices(eqx.Module):
         del params, state, transition
 
 
+class WinStayLoseShift(eqx.Module):
+    """A person who repeats in each state what was last good there and leaves what was not, with some noise.
+
+    Parameter: `noise` in (0, 1), the probability to choose at random instead.
+
+    Args:
+        num_states, num_actions: of the task.
+        good: a reward above this number is good.
+    """
+
+    num_states: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    good: float = eqx.field(static=True)
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The noise."""
+        return {"noise": Parameter("unit")}
+
+    def init(self, params: Values) -> Float[Array, "S A"]:
+        """The probabilities of the next choice without noise: uniform in every state."""
+        del params
+        return jnp.full((self.num_states, self.num_actions), 1 / self.num_actions)
+
+    def policy(self, params: Values, state: Float[Array, "S A"], observation: Int[Array, ""]) -> Float[Array, " A"]:
+        """A mixture of the rule and a uniform choice."""
+        noise = params["noise"]
+        return jnp.log((1 - noise) * state[observation] + noise / self.num_actions)
+
+    def update(self, params: Values, state: Float[Array, "S A"], transition: Transitions) -> Float[Array, "S A"]:
+        """Stay after a good reward; after another one, each of the other actions is equally likely."""
+        del params
+        stay = jnp.arange(self.num_actions) == transition.action
+        rule = jnp.where(jnp.asarray(transition.reward) > self.good, stay, ~stay / max(self.num_actions - 1, 1))
+        return state.at[transition.state].set(rule)
+
+
+class ChoiceKernel(eqx.Module):
+    """A person who tends to repeat choices, whatever came of them; with a learner, one who learns beside the habit.
+
+    The habit of the chosen action moves to 1, those of the others to 0, by the share `habit_rate`. Log-odds of an
+    action: `habit_sensitivity` times its habit, and the learner's.
+
+    Args:
+        num_states, num_actions: of the task.
+        learner: adds its log-odds and parameters; None: there is the habit alone.
+    """
+
+    num_states: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    learner: LearnerChoices | None = None
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Those of the habit, then those of the learner."""
+        learnt = {} if self.learner is None else dict(self.learner.parameters)
+        return {"habit_rate": Parameter("unit"), "habit_sensitivity": Parameter("positive"), **learnt}
+
+    def init(self, params: Values) -> tuple[Float[Array, "S A"], PyTree]:
+        """No habit, and what the learner begins with."""
+        learnt = None if self.learner is None else self.learner.init(self._of_learner(params))
+        return jnp.zeros((self.num_states, self.num_actions)), learnt
+
+    def policy(
+        self, params: Values, state: tuple[Float[Array, "S A"], PyTree], observation: Int[Array, ""]
+    ) -> Float[Array, " A"]:
+        """The softmax of the sum of both log-odds: a constant in the learner's log-probabilities cancels."""
+        habit, learnt = state
+        odds = params["habit_sensitivity"] * habit[observation]
+        if self.learner is not None:
+            odds = odds + self.learner.policy(self._of_learner(params), learnt, observation)
+        return jax.nn.log_softmax(odds)
+
+    def update(
+        self, params: Values, state: tuple[Float[Array, "S A"], PyTree], transition: Transitions
+    ) -> tuple[Float[Array, "S A"], PyTree]:
+        """habit <- habit + habit_rate (chosen - habit) in the state that was seen."""
+        habit, learnt = state
+        chosen = (jnp.arange(self.num_actions) == transition.action).astype(habit.dtype)
+        habit = habit.at[transition.state].add(params["habit_rate"] * (chosen - habit[transition.state]))
+        if self.learner is not None:
+            learnt = self.learner.update(self._of_learner(params), learnt, transition)
+        return habit, learnt
+
+    def _of_learner(self, params: Values) -> Values:
+        assert self.learner is not None
+        return {name: params[name] for name in self.learner.parameters}
+
+
 def _problem(log: ChoiceLog, objective: Objective) -> Problem:
     """What a learner of the library is told about the task of a log."""
     ends = log.terminated is not None and bool(np.any(log.terminated))
     return Problem(StateActionSpace(len(log.states), len(log.actions), ends=ends), objective)
 
 
-def _q_learning(agent: type[BoltzmannQ]) -> Callable[[ChoiceLog, Objective], BehaviourModel]:
-    def make(log: ChoiceLog, objective: Objective) -> BehaviourModel:
+def _q_learning(agent: type[BoltzmannQ]) -> Callable[[ChoiceLog, Objective], LearnerChoices]:
+    def make(log: ChoiceLog, objective: Objective) -> LearnerChoices:
         parameters = {"learning_rate": Parameter("unit"), "sensitivity": Parameter("positive")}
         make_agent = lambda p: agent(temperature=1.0 / p["sensitivity"], learning_rate=p["learning_rate"])  # noqa: E731
         return LearnerChoices(make_agent, parameters, _problem(log, objective))
@@ -80,6 +176,22 @@ def _constant(log: ChoiceLog, objective: Objective) -> BehaviourModel:
     return ConstantChoices(len(log.actions))
 
 
+def _win_stay(log: ChoiceLog, objective: Objective) -> BehaviourModel:
+    del objective
+    rewards = np.asarray(log.reward)[np.asarray(log.observed)]
+    # Half-way between the worst and the best reward: .5 of rewards 0 and 1, 0 of gains and losses of one size.
+    return WinStayLoseShift(len(log.states), len(log.actions), float(rewards.min() + rewards.max()) / 2)
+
+
+def _habit(log: ChoiceLog, objective: Objective) -> BehaviourModel:
+    del objective
+    return ChoiceKernel(len(log.states), len(log.actions))
+
+
+def _q_learning_habit(log: ChoiceLog, objective: Objective) -> BehaviourModel:
+    return ChoiceKernel(len(log.states), len(log.actions), _q_learning(BoltzmannQ)(log, objective))
+
+
 def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], BehaviourModel]:
     def make(log: ChoiceLog, objective: Objective) -> BehaviourModel:
         del objective
@@ -96,10 +208,13 @@ def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], Behaviour
 MODELS: dict[str, Callable[[ChoiceLog, Objective], BehaviourModel]] = {
     "q_learning": _q_learning(BoltzmannQ),
     "q_learning_two_rates": _two_rates,
+    "q_learning_habit": _q_learning_habit,
     "soft_q": _q_learning(SoftQ),
     "two_step": _two_step(7),
     "two_step_6": _two_step(6),
     "two_step_4": _two_step(4),
+    "win_stay_lose_shift": _win_stay,
+    "habit": _habit,
     "constant": _constant,
 }
 """Name -> (log, objective) -> model. The objective has a meaning for learners alone."""
@@ -107,9 +222,35 @@ MODELS: dict[str, Callable[[ChoiceLog, Objective], BehaviourModel]] = {
 DESCRIPTIONS = {
     "q_learning": "Q-learning with a softmax: learning rate, sensitivity (1 / temperature).",
     "q_learning_two_rates": "The same with two learning rates, for positive and negative prediction errors.",
+    "q_learning_habit": "Q-learning beside a habit (choice kernel) that repeats choices.",
     "soft_q": "Q-learning with a soft maximum in the target.",
     "two_step": "The hybrid learner of the two-step task, seven parameters (Daw 2011).",
     "two_step_6": "The same with lambda = 1.",
     "two_step_4": "The same with one learning rate and one sensitivity.",
+    "win_stay_lose_shift": "Repeats what was last good in a state, leaves what was not, with noise.",
+    "habit": "A choice kernel: repeats choices, whatever came of them.",
     "constant": "Fixed probabilities of the actions: nothing is learnt.",
 }
+
+
+def ready_model(name: str, log: ChoiceLog, objective: Objective | None = None) -> BehaviourModel:
+    """A behaviour model by its name, of the sizes of a log: "q_learning", "q_learning_two_rates", "habit", ...
+
+    Args:
+        name: one of `bayes-mdp list`, under behaviour models.
+        log: what it will be fitted to.
+        objective: what learners look ahead to; None: nothing where there is one state, else `Discounted(0.9)`.
+
+    Raises:
+        ValueError: another name; a log of other sizes than the model is for. TypeError: no log.
+
+    Example:
+        >>> log = bm.behaviour.ChoiceLog([[0, 0]], [[0, 1]], [[1.0, 0.0]], [[0, 0]])  # one state
+        >>> list(bm.behaviour.ready_model("q_learning_two_rates", log).parameters)
+        ['learning_rate_up', 'learning_rate_down', 'sensitivity']
+    """
+    check_name("name", name, MODELS)
+    check_type("log", log, ChoiceLog, "a ChoiceLog")
+    if objective is not None:
+        check_objective(objective)
+    return MODELS[name](log, Discounted(0.9 if len(log.states) > 1 else 0.0) if objective is None else objective)

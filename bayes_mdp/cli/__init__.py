@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import bayes_mdp
+from bayes_mdp.cli.options import check_inputs
 
 if TYPE_CHECKING:
     from bayes_mdp.cli.options import Commands
@@ -46,6 +47,10 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
     """
     arguments = parser.parse_args(argv)
     arguments.line = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])  # for reports
+    if argv is None and not arguments.verbose:
+        # XLA writes of a compilation that takes minutes on a busy machine: nothing that a user could act upon. What
+        # fails is an exception. Read when JAX is loaded, which no command has done yet.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
         from bayes_mdp.cli.compilation_cache import keep_compiled_programs
@@ -53,6 +58,7 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         keep_compiled_programs()
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:
+        check_inputs(arguments)
         return arguments.command(arguments) or 0
     except BrokenPipeError:
         # The reader (`head`, say) has all it wants. Nothing may be written to the closed pipe at exit either.
@@ -120,11 +126,11 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_evaluate(commands)
     listing.add_list(commands)
     for name, program in MOVED.items():
-        _add_moved(commands, name, program)
+        _add_pointer(commands, name, program)
     return parser
 
 
-def _add_moved(commands: "Commands", name: str, program: str) -> None:
+def _add_pointer(commands: "Commands", name: str, program: str) -> None:
     """A command that only says where it is run; whatever its arguments are."""
 
     def refuse(arguments: argparse.Namespace) -> None:

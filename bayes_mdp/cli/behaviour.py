@@ -17,7 +17,7 @@ from bayes_mdp.cli.options import (
     count,
     dialect_of,
     labels_of,
-    refuse_stored,
+    refuse_posterior_file,
     save_figure,
     seed,
     warnings_in_one_line,
@@ -75,11 +75,11 @@ def add_behaviour(commands: Commands) -> None:
 
 
 def _behaviour(arguments: argparse.Namespace) -> int | None:
-    refuse_stored(arguments.log)
+    refuse_posterior_file(arguments.log)
     import jax
 
     from bayes_mdp.behaviour import read_choices
-    from bayes_mdp.behaviour.models_by_name import MODELS
+    from bayes_mdp.behaviour.models_by_name import MODELS, ready_model
     from bayes_mdp.inference import NUTS
     from bayes_mdp.mdp import Discounted
     from bayes_mdp.utils.validation import check_name
@@ -92,9 +92,8 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
     with warnings_in_one_line():
         log = read_choices(arguments.log, **columns, missing=arguments.missing)
     names = list(dict.fromkeys([arguments.agent, *arguments.against]))
-    usual = 0.9 if len(log.states) > 1 else 0.0
-    objective = Discounted(usual if arguments.discount is None else arguments.discount)
-    models = {name: MODELS[name](log, objective) for name in names}
+    objective = None if arguments.discount is None else Discounted(arguments.discount)
+    models = {name: ready_model(name, log, objective) for name in names}
     sampler, key = NUTS(arguments.warmup, arguments.samples, arguments.chains), jax.random.key(arguments.seed)
     fits = {name: _fit(key, name, model, log, arguments.pooling, sampler) for name, model in models.items()}
     posterior = fits[arguments.agent]

@@ -18,7 +18,7 @@ from bayes_mdp.cli.options import (
     holds_draws,
     labels_of,
     log_of,
-    required_objective,
+    require_objective,
     save_figure,
     seed,
 )
@@ -35,6 +35,7 @@ from bayes_mdp.cli.problem import (
     space_of,
 )
 from bayes_mdp.cli.stored import OF_A_LOG, PAIR, refuse_options, require_columns
+from bayes_mdp.utils.layout import Section, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +161,7 @@ def _decide(arguments: argparse.Namespace) -> None:
         raise ValueError("--transition is given with a log, expected --draws FILE")
     require_columns(arguments, [arguments.log])
     check_outputs(arguments, "report", inputs=[arguments.log])
-    objective = required_objective(arguments)
+    objective = require_objective(arguments)
     log = log_of(arguments)
     space = space_of(arguments, log)
     decision = bm.decide(
@@ -230,7 +231,7 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     arguments.split = arguments.split or None  # nobody has given it
     arguments.min_count = arguments.min_count or None
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
-    objective = required_objective(arguments)
+    objective = require_objective(arguments)
     axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}
     posterior = _draws_in(arguments, files)
     space = posterior.space
@@ -428,10 +429,12 @@ def _print_values(draws: "StrategyDraws") -> None:
 
     benefit = draws.net_benefit()
     shares = shares_of_best(benefit)
-    print(f"{'strategy':<20} {'mean':>14} {'sd':>12} {'P(best)':>9}   ({draws.num_draws} draws)")
-    for i in np.argsort(-benefit.mean(0)):
-        print(f"{draws.strategies[i]:<20} {benefit[:, i].mean():>14.6g} {benefit[:, i].std():>12.4g} {shares[i]:>9.3f}")
-    print()
+    rows = [
+        (draws.strategies[i], f"{benefit[:, i].mean():.6g}", f"{benefit[:, i].std():.4g}", f"{shares[i]:.3f}")
+        for i in np.argsort(-benefit.mean(0))
+    ]
+    table = Table(("strategy", "mean", "sd", "P(best)"), rows)
+    print(Section(f"Values of the strategies in {draws.num_draws:,} draws", [table]).text(), end="\n\n")
 
 
 def _print_curves(draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp']") -> None:
@@ -439,16 +442,19 @@ def _print_curves(draws: "StrategyDraws", wtp: "Float[np.ndarray, ' wtp']") -> N
 
     shown = wtp[:: max((len(wtp) - 1) // (ROWS - 1), 1)]
     table = bm.strategies.acceptability(draws, shown)
-    width = max(8, *map(len, draws.strategies))
-    heads = " ".join(f"{name:>{width}}" for name in draws.strategies)
-    print(f"{'willingness':>12} {'best mean':>{width}} {'EVPI':>12} {'error':>9}   P(best): {heads}")
-    for value in table["wtp"].values:
-        row = table.sel(wtp=value)
-        shares = " ".join(f"{float(p):>{width}.3f}" for p in row["prob_best"])
-        best = str(row["best"].values)
-        evpi, error = float(row["evpi"]), float(row["evpi_error"])
-        print(f"{value:>12g} {best:>{width}} {evpi:>12.6g} {error:>9.2g}            {shares}")
-    print()
+    rows = [
+        (
+            f"{value:g}",
+            str(row["best"].values),
+            f"{float(row['evpi']):.6g}",
+            f"{float(row['evpi_error']):.2g}",
+            *(f"{float(p):.3f}" for p in row["prob_best"]),
+        )
+        for value in table["wtp"].values
+        for row in [table.sel(wtp=value)]
+    ]
+    head = ("willingness", "best mean", "EVPI", "error", *(f"P({name} best)" for name in draws.strategies))
+    print(Section("By willingness to pay", [Table(head, rows, words=(1,))]).text(), end="\n\n")
 
 
 def _print_information(

@@ -15,7 +15,7 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_outputs,
     count,
-    folded_of,
+    fold_logs,
     log_of,
     objective_of,
     save_figure,
@@ -23,7 +23,7 @@ from bayes_mdp.cli.options import (
     seed,
 )
 from bayes_mdp.cli.problem import add_choice, add_prior, add_problem, initial_of, prior_of, space_of
-from bayes_mdp.cli.stored import load_stored, stored_in
+from bayes_mdp.cli.stored import load_stored, posterior_file_of
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -74,7 +74,7 @@ def add_fit(commands: Commands) -> None:
 
 
 def _fit(arguments: argparse.Namespace) -> int:
-    path = stored_in(arguments, "check", "save")
+    path = posterior_file_of(arguments, "check", "save")
     import jax
 
     import bayes_mdp as bm
@@ -123,7 +123,7 @@ def _read(arguments: argparse.Namespace) -> "Log | FoldedLog":
                 f"--{option} is given with {len(arguments.log)} logs in chunks of rows, expected one log that is read "
                 "as a whole (its transitions are needed)"
             )
-    return folded_of(arguments)
+    return fold_logs(arguments)
 
 
 def _judge(

@@ -14,12 +14,12 @@ from bayes_mdp.cli.options import (
     check_outputs,
     count,
     log_of,
-    required_objective,
+    require_objective,
     say_log,
     seed,
 )
 from bayes_mdp.cli.problem import add_problem, initial_of, prior_of, space_of, table_of_pairs
-from bayes_mdp.cli.stored import load_stored, stored_in
+from bayes_mdp.cli.stored import load_stored, posterior_file_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def add_next_experiment(commands: Commands) -> None:
 
 
 def _next_experiment(arguments: argparse.Namespace) -> None:
-    path = stored_in(arguments)
+    path = posterior_file_of(arguments)
     import jax
 
     import bayes_mdp as bm
@@ -78,11 +78,11 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     check_count("--data-sets", arguments.data_sets, 2)
     inputs = [path for path in (arguments.log, arguments.candidates) if path is not None]
     check_outputs(arguments, "csv", inputs=inputs)
-    objective = required_objective(arguments)
+    objective = require_objective(arguments)
     infer_key, key = jax.random.split(jax.random.key(arguments.seed))
     if path is None:
         log = log_of(arguments)
-        posterior = _inferred(arguments, infer_key, log)
+        posterior = _infer(arguments, infer_key, log)
     else:
         log, posterior = None, load_stored(path)
     space = posterior.space
@@ -107,7 +107,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
         print(f"table: {arguments.csv}")
 
 
-def _inferred(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") -> "InferredPosterior":
+def _infer(arguments: argparse.Namespace, key: "PRNGKeyArray", log: "Log") -> "InferredPosterior":
     """The posterior of the log, where the prior has one in closed form."""
     import bayes_mdp as bm
 

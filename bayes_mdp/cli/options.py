@@ -127,7 +127,7 @@ def objective_of(arguments: argparse.Namespace) -> "Objective | None":
     return None if discount is None else Discounted(discount)
 
 
-def required_objective(arguments: argparse.Namespace) -> "Objective":
+def require_objective(arguments: argparse.Namespace) -> "Objective":
     """The objective that was asked for.
 
     Raises:
@@ -224,6 +224,28 @@ def add_chunks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-duplicates", action="store_true", help="count logs of the same content each time")
 
 
+INPUTS = ("log", "posterior", "config", "folder")
+"""Arguments of commands that name what is read."""
+
+
+def check_inputs(arguments: argparse.Namespace) -> None:
+    """Refuse files that are not there before anything heavy is imported: JAX alone takes seconds.
+
+    Args:
+        arguments: of any command; those named in `INPUTS` are paths, or lists of them.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder. IsADirectoryError: it is a folder in place of a file.
+    """
+    for name in INPUTS:
+        paths = getattr(arguments, name, None)
+        for path in map(Path, paths if isinstance(paths, list) else [] if paths is None else [paths]):
+            if not path.exists():
+                raise FileNotFoundError(f"{path}: no such {'folder' if name == 'folder' else 'file'}")
+            if path.is_dir() and name != "folder":
+                raise IsADirectoryError(f"{path} is a folder, expected a file")
+
+
 def is_stored(path: str | Path) -> bool:
     """Whether a file is a stored posterior: by its name, or by how it begins.
 
@@ -272,7 +294,7 @@ def refuse_draws(*paths: str | Path) -> None:
         )
 
 
-def refuse_stored(*paths: str | Path) -> None:
+def refuse_posterior_file(*paths: str | Path) -> None:
     """Refuse a stored posterior, and draws of another program, where there must be a log.
 
     Raises:
@@ -288,16 +310,16 @@ def log_of(arguments: argparse.Namespace) -> "Log":
     """The log that the columns describe."""
     from bayes_mdp.envs import read_log
 
-    refuse_stored(arguments.log)
+    refuse_posterior_file(arguments.log)
     with warnings_in_one_line():
         return read_log(arguments.log, **_columns(arguments), **{name: getattr(arguments, name) for name in WHOLE_LOG})
 
 
-def folded_of(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
+def fold_logs(arguments: argparse.Namespace, space: "StateActionSpace | None" = None) -> "FoldedLog":
     """The logs that the columns describe, folded; `space`: whose labels they have."""
     from bayes_mdp.envs import read_log
 
-    refuse_stored(*arguments.log)
+    refuse_posterior_file(*arguments.log)
     for name, usual in WHOLE_LOG.items():
         if getattr(arguments, name) != usual:
             raise ValueError(

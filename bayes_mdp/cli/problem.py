@@ -257,11 +257,11 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         space: of the log, with its labels.
 
     Raises:
-        ValueError: as `entered_policy`.
+        ValueError: as `policy_of_text`.
     """
     if arguments.baseline == BEHAVIOUR:
         return None
-    return entered_policy("--baseline", arguments.baseline, arguments, space, (BEHAVIOUR,))
+    return policy_of_text("--baseline", arguments.baseline, arguments, space, (BEHAVIOUR,))
 
 
 def policies_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[str, dict[Hashable, Any]]":
@@ -272,18 +272,18 @@ def policies_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
         space: of the log, with its labels.
 
     Raises:
-        ValueError: as `entered_policy`; two of one name.
+        ValueError: as `policy_of_text`; two of one name.
     """
     policies: dict[str, dict[Hashable, Any]] = {}
     for text in arguments.policy:
         name = Path(text).stem if Path(text).suffix in TABLES else text
         if name in policies:
             raise ValueError(f"--policy has {name!r} twice, expected each once")
-        policies[name] = entered_policy("--policy", text, arguments, space)
+        policies[name] = policy_of_text("--policy", text, arguments, space)
     return policies
 
 
-def entered_policy(
+def policy_of_text(
     option: str, text: str, arguments: argparse.Namespace, space: "StateActionSpace", also: tuple[str, ...] = ()
 ) -> "dict[Hashable, Any]":
     """A policy as state -> action, or state -> {action: probability}: from an action, STATE=ACTION,... or a CSV file.

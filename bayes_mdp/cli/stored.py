@@ -17,7 +17,7 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_outputs,
     count,
-    folded_of,
+    fold_logs,
     is_stored,
     objective_of,
     refuse_draws,
@@ -56,7 +56,7 @@ OF_A_LOG = (
 PAIR = ("state", "action")
 
 
-def stored_in(arguments: argparse.Namespace, *more: str) -> str | None:
+def posterior_file_of(arguments: argparse.Namespace, *more: str) -> str | None:
     """The file of a posterior that is named in place of `log`; None: it is a log (or several), with its columns.
 
     Of a stored posterior the columns of other tables (--candidates, --baseline) are called state and action.
@@ -166,7 +166,7 @@ def _update(arguments: argparse.Namespace) -> None:
             f"{arguments.posterior} is a {type(before).__name__}, expected a posterior in closed form or a mixture of "
             "such, which learn from sufficient statistics"
         )
-    log = folded_of(arguments, before.space)
+    log = fold_logs(arguments, before.space)
     initial = initial_of(arguments, before.space, log)
     duplicates = arguments.allow_duplicates
     after = before.update(log, discount_data=arguments.discount_data, allow_duplicates=duplicates)

@@ -142,7 +142,7 @@ def _note(arguments: argparse.Namespace) -> None:
     write_json(arguments.out / _COMMAND, {name: getattr(arguments, name) for name in _NOTED})
 
 
-def _noted(folder: Path) -> Note:
+def _read_note(folder: Path) -> Note:
     """What `_note` wrote."""
     from bayes_mdp.utils.files import read_json
 
@@ -211,7 +211,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.training.vector_env import find_neural_agent
 
     check_outputs(arguments, "out", inputs=_files(arguments.folder))
-    named = _noted(arguments.folder)
+    named = _read_note(arguments.folder)
     agent = find_neural_agent(named["agent"], named["set"])
     env, evaluation_env = _same_environments(arguments, named)
     training = load_training(arguments.folder, agent, env)

@@ -80,7 +80,7 @@ def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | N
     actions, solution = optimum(mdp, objective)
     if solution is not None:
         with jax.enable_x64(True):
-            _require_solved(mdp, solution, objective)
+            _require_solution(mdp, solution, objective)
     return actions
 
 
@@ -167,7 +167,7 @@ def behaviour_policy(
     return LoggedPolicy.of(probs, log)
 
 
-def _require_solved(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
+def _require_solution(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
     """The checks that `solve` leaves out in a compiled program."""
     if isinstance(objective, FirstExit):
         refuse_improper(mdp, solution)

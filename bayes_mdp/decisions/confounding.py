@@ -170,6 +170,7 @@ def tipping_point(
     def surplus(log_factor: float) -> float:
         return _extreme(case, float(np.exp(log_factor)), least=True) - practice
 
+    # The value falls in the factor, which is searched on a log scale, from 1 (no unrecorded causes) on.
     return _crossing(surplus, float(np.log(MOST_FACTOR)), lambda log_factor: float(np.exp(log_factor)))
 
 
@@ -220,7 +221,7 @@ def tilted(mdp: MDP | SparseMDP, logged: ArrayLike, score: ArrayLike, delta: Rea
         ValueError: shapes that do not fit, practice that does not sum to one. TypeError: no MDP.
     """
     check_mdp(mdp, "mdp")
-    taken = _read_logged(logged, tuple(mdp.reward.shape))
+    taken = _read_log_policy(logged, tuple(mdp.reward.shape))
     rows = jnp.asarray(mdp.row_probs)
     if mdp.end_probs is not None:
         rows = jnp.concatenate([rows, jnp.asarray(mdp.end_probs)[..., None]], -1)
@@ -285,7 +286,7 @@ def _read(
     pairs = tuple(mdp.reward.shape)
     if len(pairs) != 2:
         raise ValueError(f"mdp has rewards of shape {pairs}, expected one MDP whose rows do not depend on the step")
-    taken = _read_logged(logged, pairs)
+    taken = _read_log_policy(logged, pairs)
     with jax.enable_x64(True):
         probs = np.asarray(read_action_probs("policy", policy, mdp, objective), np.float64)
     rows = _rows_of(mdp, outcome_reward)
@@ -375,7 +376,7 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -
     return np.asarray(scipy.sparse.linalg.spsolve(system.tocsc(), reward))
 
 
-def _read_logged(logged: ArrayLike, pairs: tuple[int, ...]) -> Float[np.ndarray, "S A"]:
+def _read_log_policy(logged: ArrayLike, pairs: tuple[int, ...]) -> Float[np.ndarray, "S A"]:
     taken = as_real("logged", logged).astype(np.float64)
     check_shape("logged", taken, pairs, "state, action")
     check_probability_rows("logged", taken)

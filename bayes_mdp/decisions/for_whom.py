@@ -363,13 +363,13 @@ def value_for(
     )
     first = by_context[0]["policy"]
     if by is None:
-        return _summed(first, (share * draws).sum(0), float(gaps.max()))
+        return _with_sums(first, (share * draws).sum(0), float(gaps.max()))
     names, group, patterns = groups_of(weighted.contexts, by)
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
         inner = shares_within(share[inside])
-        values[pattern] = _summed(first, (inner * draws[inside]).sum(0), float(gaps[inside].max()))
+        values[pattern] = _with_sums(first, (inner * draws[inside]).sum(0), float(gaps[inside].max()))
         parts[pattern] = float(weights.shares[inside].sum())
     return ValuesBy(names, values, parts)
 
@@ -391,7 +391,7 @@ def _weights_or_equal(posterior: InContexts) -> Weights:
     return Weights(posterior, np.ones(len(posterior.contexts)), False)
 
 
-def _summed(like: "PolicyValue", draws: Float[np.ndarray, " N"], gap: float) -> "PolicyValue":
+def _with_sums(like: "PolicyValue", draws: Float[np.ndarray, " N"], gap: float) -> "PolicyValue":
     mean, sd, interval = summarise_draws(draws)
     return replace(like, draws=draws, mean=mean, sd=sd, interval=interval, gap=gap, rests_on=None)
 

@@ -30,7 +30,7 @@ from bayes_mdp.decisions.host_values import (
     occupancy,
     solve,
 )
-from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import Solution
@@ -196,6 +196,13 @@ def expected_values(
         rows, probs: entries.
         values: of the states and of the end.
     """
+    if mostly_zero(probs):
+        expected = np.empty((len(probs), len(rows.state)))
+        for n, draw in enumerate(probs):
+            entry, positive = rows.possible(draw)
+            expected[n] = np.bincount(rows.pair[entry], positive * values[n, rows.next_state[entry]], len(rows.state))
+        return expected
+    probs = rows.in_double(probs)
     width = rows.width
     if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
         return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]
@@ -214,6 +221,7 @@ def recursion_error(
         objective: its horizon and discount.
         n_actions: A.
     """
+    # A sum of n rounded terms errs by at most gamma_n = n u / (1 - n u) times the sum of their sizes [HIGHAM02].
     terms = int(np.diff(rows.first).max(initial=1)) + SPARE + n_actions + 2
     u = terms * _EPS / 2
     factor, later, error = u / (1 - u), np.zeros_like(largest), np.zeros_like(largest)
@@ -222,6 +230,7 @@ def recursion_error(
         # What a step errs by, and what later errors reach it.
         error = factor * (largest + size + later) + terms * _TINY + float(objective.discount) * error
         worst, later = np.maximum(worst, error), size
+    # Rows add up to one but for rounding, so errors grow a little on their way to the first step.
     growth = (1 + ROW_SUM_TOLERANCE["float64"] + factor) ** objective.horizon
     gap = worst * growth * (1 + objective.horizon * _EPS)
     return np.where(np.isfinite(gap), gap, np.inf)
@@ -284,6 +293,7 @@ class Choices:
         rows, num = self.rows, len(self.probs)
         if rows.width is not None and np.array_equal(rows.next_state, np.tile(np.arange(rows.width), len(rows.state))):
             return None
+        # One block-diagonal matrix of all draws: a single sparse product in place of one for each draw.
         offsets, size = np.arange(num, dtype=np.int64)[:, None], rows.n_states + 1
         index = (rows.next_state + size * offsets).ravel()
         pointer = np.append((rows.first[:-1] + rows.first[-1] * offsets).ravel(), num * rows.first[-1])
@@ -340,11 +350,12 @@ def best_policies(
     """
     if isinstance(objective, Episodic):
         return _backward_induction(rows, drawn, objective)
+    # All draws are improved together; the few that do not settle, or whose bound is infinite, go to the planner singly.
     choices = Choices(rows, *drawn)
     answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
     open_draws = ~stable | ~np.isfinite(answer.values.gap)
     for n in np.flatnonzero(open_draws):
-        answer = _planned(answer, int(n), rows, drawn, objective)
+        answer = _with_plan(answer, int(n), rows, drawn, objective)
         if not np.isfinite(answer.values.gap[n]):
             break
     return answer
@@ -384,9 +395,12 @@ def _policy_iteration(
     going, part = np.ones(len(chosen), bool), choices
     guess = None
     with np.errstate(invalid="ignore", over="ignore"):
+        # Howard: solve (I - rate P_pi) v = r_pi exactly, then take the best action of every state; the draws that have
+        # settled leave, so that later rounds are solved for the few that move on.
         for _ in range(_ITERATIONS):
             chains = part.chains(chosen[going])
             v = solve(chains, rate, chains.reward, anchored=anchored, guess=guess)
+            # Gains hold v up to a constant: it is anchored at the first state.
             v = v - v[:, :1] if anchored else v
             now = part.action_values(v, rate)
             current = np.take_along_axis(now, chosen[going], -1)
@@ -400,10 +414,10 @@ def _policy_iteration(
                 break
             part, guess = part.take(moved) if not moved.all() else part, np.where(np.isfinite(v), v, 0.0)[moved]
     stable = ~going & np.isfinite(values).all(-1)
-    return _bounded(choices, objective, values, q, chosen), stable
+    return _with_bound(choices, objective, values, q, chosen), stable
 
 
-def _bounded(
+def _with_bound(
     choices: Choices,
     objective: Objective,
     values: Draws,
@@ -415,6 +429,7 @@ def _bounded(
     mass = choices.rows.sums(np.where(choices.rows.next_state < choices.rows.n_states, choices.probs, 0.0))
     best = choices.best(q)
     if isinstance(objective, Discounted):
+        # One application of T brackets v*: of the change T v - v the least and greatest part, times 1 / (1 - discount).
         bound = discounted_bound(chains, best - values, values, float(objective.discount), mass)
         known = np.isfinite(bound.gap)[:, None]
         shift = np.where(known, bound.shift[:, None], 0.0)
@@ -438,10 +453,12 @@ def _exit_gap(
     With n - P n > noise for its actions and n >= 0 it is proper, and v* >= v - c n, with c its largest residual over
     the least n - P n. Above, v + c n is superharmonic for the least c with q + c P n <= v + c n for every pair.
     """
+    # Expected steps n = 1 + P n to the end under the policy: where they are finite and positive it is proper.
     steps = solve(chains, 1.0, np.ones_like(values))
     with np.errstate(all="ignore"):
         error = chains.sweep_error(values)[:, None]
         noise = chains.factor * 2 * np.abs(steps).max(-1) + chains.terms * _TINY
+        # -P n alone: the pairs' action values with rewards of zero.
         without_reward = Choices(choices.rows, choices.probs, np.zeros_like(choices.reward))
         descent = steps[:, choices.rows.state] - without_reward.action_values(steps, 1.0) - noise[:, None]
         progress = np.take_along_axis(descent, chosen, -1).min(-1)
@@ -453,6 +470,7 @@ def _exit_gap(
         spare = 2 * _EPS * (np.abs(slack) + c[:, None] * np.abs(descent))
         fits = (slack + c[:, None] * descent >= spare).all(-1)
         moved = np.abs(choices.best(q) - values).max(-1) + error[:, 0]
+        # Below: v* >= v - residual / progress n. Above: v* <= v + c n. The wider of the two is the gap.
         gap = (np.maximum(c, residual / progress) * steps.max(-1) + moved) * (1 + chains.factor)
         proven = (steps.min(-1) >= 0) & (progress > 0) & fits & np.isfinite(gap)
     return np.where(proven, gap, np.inf)
@@ -487,12 +505,13 @@ def _solve(mdp: MDP, objective: Objective) -> Solution:
     return plan(mdp, objective)
 
 
-def _planned(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:
+def _with_plan(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:
     """The answer with that of the planner for one draw."""
     n_states, n_actions = rows.n_states, int(rows.action.max()) + 1
     table, reward = np.zeros((n_states, n_actions, n_states + 1)), np.zeros((n_states, n_actions))
     legal = np.zeros((n_states, n_actions), bool)
     legal[rows.state, rows.action] = True
+    # The draw as an MDP of the planner; an illegal pair has a row too, which nothing reads.
     table[~legal, 0] = 1.0
     table[rows.state[rows.pair], rows.action[rows.pair], rows.next_state] = drawn.probs[draw]
     reward[rows.state, rows.action] = drawn.reward[draw]

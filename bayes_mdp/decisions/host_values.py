@@ -21,8 +21,9 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float
+from scipy.linalg.lapack import dgetrf, dgetrs  # pyright: ignore[reportAttributeAccessIssue]
 
-from bayes_mdp.inference.pair_draws import Drawn, PairRows
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
@@ -34,6 +35,7 @@ DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterati
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
+FACTORED = 128  # states from which on values and times share the factors of their systems, draw by draw
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.bellman`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
@@ -128,6 +130,7 @@ class PolicyPairs:
 
     def __init__(self, rows: PairRows, policy: Float[np.ndarray, "S A"]) -> None:
         self.n_states, self.n_actions = policy.shape
+        self._every = rows
         weight = policy[rows.state, rows.action]
         self.pairs = np.flatnonzero(weight > 0)
         self.rows, self.entries = rows.take(self.pairs)
@@ -137,6 +140,7 @@ class PolicyPairs:
         state = self.rows.state[self.rows.pair]
         self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
         self.longest = int(np.diff(self._bounds).max())
+        # Short lists of successors in many states stay sparse; everything else is eliminated densely.
         sparse = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not sparse
         inside = self.rows.next_state < self.n_states
@@ -144,6 +148,7 @@ class PolicyPairs:
         self._is_whole = self.deterministic and np.array_equal(
             self._next, np.tile(np.arange(self.n_states), self.n_states)
         )
+        # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
         # All rows list every state in order: they are taken whole, not entry by entry.
         width = rows.width or 0
@@ -174,6 +179,8 @@ class PolicyPairs:
         terms = listed + SPARE + self.n_actions + 2
         if self._width:
             return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
+        if self.is_dense and mostly_zero(drawn.probs):
+            return Chains(self._of_possible(drawn.probs), reward, terms, size)
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
         scale = None if self.deterministic else self.weight
         if probs.dtype == np.float32:
@@ -181,6 +188,7 @@ class PolicyPairs:
             probs = probs.astype(np.float64)
             scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
         if scale is not None:
+            # The mean over actions is taken of probabilities: each entry is scaled by the weight of its pair.
             probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
         return Chains(self._matrix(probs), reward, terms, size)
 
@@ -212,6 +220,21 @@ class PolicyPairs:
                 if not self.deterministic:
                     rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., members, None]
                 matrix[block, state] += rows[..., :size]
+        return matrix
+
+    def _of_possible(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
+        """The mean over the actions of each state, of the entries that are not zero: draw by draw, entry by entry."""
+        rows, size = self._every, self.n_states
+        used, weight = np.zeros(len(rows.state), bool), np.zeros(len(rows.state))
+        used[self.pairs] = True
+        matrix = np.empty((len(probs), size, size))
+        for n, draw in enumerate(probs):
+            weight[self.pairs] = self.weight if self.weight.ndim == 1 else self.weight[n]
+            entry, positive = rows.possible(draw, None if self.every_entry else used)
+            positive *= weight[rows.pair[entry]]
+            # Several actions of a state add to one place; the end, S, is no column.
+            table = np.bincount(rows.place[entry], positive, size * (size + 1))
+            matrix[n] = table.reshape(size, size + 1)[:, :size]
         return matrix
 
     @cached_property
@@ -250,7 +273,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         precision: of discounted values, as in `solve`.
     """
     if isinstance(objective, Discounted):
-        return _discounted(chains, float(objective.discount), precision)
+        return _discounted_values(chains, float(objective.discount), precision)
     if not isinstance(objective, AverageReward):
         return _first_exit(chains)
     answer = _average(chains)
@@ -259,7 +282,7 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         # Several recurrent classes may have one gain: value iteration settles it.
         with jax.enable_x64(True):
             mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
-            plan = _planned(mdp, objective)
+            plan = _plan(mdp, objective)
         gain[n], gap[n] = float(plan.gain), float(plan.gap)
         if not np.isfinite(gap[n]):
             break
@@ -267,12 +290,13 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
 
 
 @eqx.filter_jit
-def _planned(mdp: MDP, objective: Objective) -> PolicyEvaluation:
+def _plan(mdp: MDP, objective: Objective) -> PolicyEvaluation:
     return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
 
 
-def _discounted(chains: Chains, discount: float, precision: float) -> Values:
+def _discounted_values(chains: Chains, discount: float, precision: float) -> Values:
     values = solve(chains, discount, chains.reward, precision=precision)
+    # One sweep after the solution: it both corrects the values and says how far they may be off.
     swept = chains.reward + discount * chains.expected_next(values)
     bound = discounted_bound(chains, swept - values, values, discount, chains.mass)
     return Values(swept + np.where(np.isfinite(bound.gap), bound.shift, 0.0)[:, None], bound.gap)
@@ -301,6 +325,7 @@ def discounted_bound(
         mass: of every pair, the probability that it does not end the episode.
     """
     error = chains.sweep_error(values)
+    # Rounding widens the interval first; then each end takes the k that moves it further out.
     low, high = change.min(-1) - error, change.max(-1) + error
     k_min = discount * mass.min(-1) * (1 - chains.factor)
     k_max = discount * (mass.max(-1) * (1 + chains.factor) + chains.terms * _TINY)
@@ -318,6 +343,7 @@ def _later(k: Numbers, chains: Chains) -> Numbers:
 
 
 def _first_exit(chains: Chains) -> Values:
+    # The steps to the end, n = 1 + P n, are solved beside the values: they bound what an error of a step adds up to.
     rewards, unit_rewards = chains.reward, np.ones_like(chains.reward)
     if isinstance(chains.matrix, np.ndarray) and rewards.shape[1] <= DIRECT_UNDISCOUNTED:
         # One elimination for both right sides.
@@ -394,6 +420,31 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     return np.where(single_class[:, None], time, np.nan)
 
 
+def values_and_time(chains: Chains, objective: Objective, start: Float[np.ndarray, " S"]) -> tuple[Draws, Draws]:
+    """Values of a policy (`AverageReward`: but for a constant), and `occupancy`, without bounds.
+
+    Args:
+        chains: of a stationary policy.
+        objective: Discounted, FirstExit or AverageReward.
+        start: distribution of the first state.
+    """
+    rate, size = float(step_discount(objective)), chains.reward.shape[1]
+    average = isinstance(objective, AverageReward)
+    largest = DIRECT if rate < 1 else DIRECT_UNDISCOUNTED
+    if average or not isinstance(chains.matrix, np.ndarray) or not FACTORED <= size <= largest:
+        return solve(chains, rate, chains.reward, anchored=average), occupancy(chains, objective, start)
+    # One factor of each system serves both: x of I - k P, and mu of its transpose.
+    values, time = np.empty_like(chains.reward), np.empty_like(chains.reward)
+    for n, matrix in enumerate(chains.matrix):
+        # Of the transposed system, which LAPACK reads without a copy.
+        lu, pivot, info = dgetrf((np.eye(size) - rate * matrix).T, overwrite_a=True)
+        if info > 0:  # singular
+            values[n] = time[n] = np.nan
+            continue
+        values[n], time[n] = dgetrs(lu, pivot, chains.reward[n], trans=1)[0], dgetrs(lu, pivot, start)[0]
+    return values, time
+
+
 def solve(
     chains: Chains,
     discount: float,
@@ -440,7 +491,7 @@ def solve(
     if not done.all() and size <= ELIMINATED:
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
-        system = _anchored(system) if anchored else system
+        system = _anchor(system) if anchored else system
         try:
             inverse = np.linalg.inv(system.T if adjoint else system)
         except np.linalg.LinAlgError:
@@ -453,7 +504,7 @@ def solve(
     return x
 
 
-def _anchored(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
+def _anchor(system: Float[np.ndarray, "*N S S"]) -> Float[np.ndarray, "*N S S"]:
     system = system.copy()
     system[..., 0] += 1.0
     return system

@@ -92,7 +92,7 @@ def probability_optimal(
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
     total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
     for _, answer in draws.optima():
-        shares = shared_out(answer.table(draws.rows, sizes.n_actions))
+        shares = share_among_best(answer.table(draws.rows, sizes.n_actions))
         total, squares = total + shares.sum(0), squares + (shares**2).sum(0)
     mean, square = total / num_draws, squares / num_draws
     error = float(np.sqrt(np.maximum(square - mean**2, 0.0) / (num_draws - 1)).max())
@@ -105,7 +105,7 @@ def probability_optimal(
     return xr.DataArray(mean, coords, dims, name="probability_optimal", attrs=attributes)
 
 
-def shared_out(q: Float[AnyArray, "N *H S A"]) -> Float[AnyArray, "N *H S A"]:
+def share_among_best(q: Float[AnyArray, "N *H S A"]) -> Float[AnyArray, "N *H S A"]:
     """One over the number of best actions for each of them, zero for the others; equal is what agrees but for rounding.
 
     Args:

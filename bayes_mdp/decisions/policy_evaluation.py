@@ -3,7 +3,7 @@
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
@@ -43,7 +43,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
-from bayes_mdp.mdp.labels import labels_of, log_behind, logged_counts, logged_in_words, logged_steps, policy_of
+from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning import policy_probs
 from bayes_mdp.utils.layout import Section, as_html, as_text
@@ -134,6 +134,7 @@ def _which(probs: Float[np.ndarray, " S"], space: StateActionSpace | None) -> st
     return f"({', '.join(f'{name} {probs[s]:.3g}' for name, s in zip(names, possible, strict=True))})"
 
 
+DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 NUMBERS_AT_ONCE = 2**21  # float64 numbers of draws, and of their chains, that are held at once: 16 MiB
 COPIES = 8  # of the numbers of a draw that its drawing and planning hold at once
 
@@ -437,7 +438,7 @@ def policy_values(
             if outcome is not None
         }
         values_of_policy = values[0][:, i]
-        log_words = f"{logged_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
+        log_words = f"{log_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
         results[name] = PolicyValue(
             values_of_policy,
             *summarise_draws(values_of_policy),
@@ -488,6 +489,7 @@ class BehaviourDraws:
 
     def draw(self, number: int) -> Float[np.ndarray, "N *H S A"]:
         """The next draws; any split of them into blocks gives the same ones."""
+        # Rubin's bootstrap: the row is Dirichlet(counts), drawn as gammas over their sum.
         gammas = self._generator.standard_gamma(self._counts, (number, len(self._counts)))
         probs = np.zeros((number, *self._shape))
         probs[:, *self._taken] = gammas / np.add.reduceat(gammas, self._first, axis=-1)[:, self._row]
@@ -523,16 +525,18 @@ def _values_in_draws(
     """
     rows = draws.rows
     objective = jobs[None][1]
+    # What a policy takes does not depend on the draw, so that its pairs are looked up once for all of them.
     taken = None if isinstance(objective, Episodic) else [PolicyPairs(rows, policy) for policy in policies]
     numbers = len(rows.pair) + max((pairs.numbers for pairs in taken or ()), default=0)
     numbers += max((behaviour.numbers for behaviour in behaviours.values()), default=0)
     check_memory(in_words, 8.0 * COPIES * numbers, "lists of successors take less")
+    # So many draws at a time that they and the systems made of them fit into memory. Every policy sees the same draws:
+    # a difference between two has none of the noise that they share.
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
-    for first in range(0, num_draws, block):
-        block_draws = slice(first, min(first + block, num_draws))
-        drawn = draws.draw(block_draws.stop - first)
+    for first, drawn in _drawn(draws, num_draws, block):
+        block_draws = slice(first, first + len(drawn.probs))
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
@@ -547,6 +551,7 @@ def _values_in_draws(
                     policy = policy[:, None].repeat(objective.horizon, axis=1)
             pairs = None if taken is None else taken[i].weighted(policy)
             chains = None if pairs is None else pairs.chains(drawn)
+            # Outcomes share the chain of the policy: other rewards are other right sides of one system.
             for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
                 if isinstance(summed, Episodic):
                     steps = (len(drawn.probs), summed.horizon, len(rows.state))
@@ -561,6 +566,16 @@ def _values_in_draws(
             titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
     return values, gaps
+
+
+def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
+    """So many draws in blocks, with the number of the first of each."""
+    # Of a large problem eight are made at once: each row has a generator of its own, and calls take their time.
+    at_once = max(block, min(8, DRAWN_AT_ONCE // max(len(draws.rows.pair), 1)) // block * block)
+    for made in range(0, num, at_once):
+        drawn = draws.draw(min(at_once, num - made))
+        for first in range(0, len(drawn.probs), block):
+            yield made + first, Drawn(*(x[first : first + block] for x in drawn))
 
 
 def _paid(

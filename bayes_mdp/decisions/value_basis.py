@@ -124,12 +124,12 @@ class Unvisited(eqx.Module):
             weight = describe_weight(self.weight)
             prior_words = f", under a prior that weighs {weight} each" if weight else ""
             parts.append(
-                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_described(self.pairs, self.share)}"
+                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_in_words(self.pairs, self.share)}"
             )
         if self.by_prior:
             share, weight = float(self.by_prior_share.sum()), describe_weight(self.by_prior_weight)
             weight_words = f" (weight of {weight})" if weight else ""
-            pairs = _described(self.by_prior, self.by_prior_share)
+            pairs = _in_words(self.by_prior, self.by_prior_share)
             parts.append(f"{share:.2g} of its time in pairs known by the prior alone{weight_words}: {pairs}")
         if self.states:
             states = describe_pairs([str(s) for s in self.states], self.state_share)
@@ -139,7 +139,7 @@ class Unvisited(eqx.Module):
         return "; ".join(parts)
 
 
-def _described(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
+def _in_words(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
     return describe_pairs([" ".join(map(str, pair)) for pair in pairs], share)
 
 
@@ -405,6 +405,7 @@ def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
     space = getattr(posterior, "space", None)
     named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
     names = [*(range(n) for n in visits.shape[:-2]), *named]
+    # Nan stands for a known pair: no share of it can be the prior's.
     unknown = np.ones(visits.shape, bool) if share is None else ~np.isnan(share)
     unknown = unknown if mdp.legal is None else unknown & np.asarray(mdp.legal)
     weight = jax.tree.map(np.asarray, posterior.prior_weight()) if isinstance(posterior, CanCountPrior) else None
@@ -417,17 +418,20 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     visits, unknown, names, share, weight = pairs.visits, pairs.unknown, pairs.names, pairs.share, pairs.weight
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
-    untried, untried_share = _untried(pairs.untried, time)
+    untried, untried_share = _untried_part(pairs.untried, time)
     observed = float(visits.sum())
     paid = None if pairs.reward is None else RewardPrior.of(time, pairs.reward, names)
     # Known rows need no data: time there does not count.
     time = np.where(unknown, np.maximum(time, 0.0), 0.0)
     time = time / max(time.sum(), 1e-300)
+    # The variance of a mean of rows with n + 1 observations each, at weights t: 1 / sum t^2 / (n + 1) observations are
+    # worth as much.
     transitions = 1.0 / max(float(np.sum(time**2 / (visits + 1.0))), 1e-300) if time.any() else np.inf
     total = borrowed_share = informative = None
     weakest: tuple[tuple[Pair, float], ...] = ()
     if share is not None:
         borrowed_share = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
+        # The share is a mean over the policy's time: pairs count by how long it stays there.
         part = time * np.where(unknown, share, 0.0)
         order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
         largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
@@ -453,7 +457,9 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
     )
 
 
-def _untried(untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]) -> tuple[UntriedRewards | None, float]:
+def _untried_part(
+    untried: UntriedRewards | None, time: Float[np.ndarray, "*H S A"]
+) -> tuple[UntriedRewards | None, float]:
     """Those of the pairs in which a policy spends time, and which part of it."""
     time = np.maximum(time, 0.0)
     used = None if untried is None else untried.among(time > 0)

@@ -158,7 +158,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
         if len(names) > 1:
             rival = max((name for name in names if name != best), key=lambda name: values[name].mean)
             pull = _pull(values[best]) - _pull(values[rival])
-            parts.append(f"it moves the difference to {rival} by {_signed(pull)}")
+            parts.append(f"it moves the difference to {rival} by {_with_sign(pull)}")
     if value_range is None:
         parts.append("no range of values was stated")
     else:
@@ -194,7 +194,7 @@ def pull_of(best: str, value: PolicyValue, rival: str, other: PolicyValue) -> Do
     pairs = [*value.basis.rewards.moved] if value.basis.rewards.pull > 0 else []
     pairs += [*other.basis.rewards.moved] if other.basis.rewards.pull < 0 else []
     return Doubt(
-        f"{best}: the prior of the rewards moves its difference to {rival} by {_signed(pull)}, and it "
+        f"{best}: the prior of the rewards moves its difference to {rival} by {_with_sign(pull)}, and it "
         f"is {amount(float(gain.mean()))}: with the mean rewards of the data alone it would be better with probability "
         f"{without:.3f}, not {_prob_better(gain):.3f}",
         f"rewards of {describe_parts(pairs)}, or a prior mean where rewards lie {see('how-to/write-a-prior')}",
@@ -210,7 +210,7 @@ def _prob_better(gain: Float[np.ndarray, " draws"]) -> float:
     return float(np.mean((gain > 0) + 0.5 * (gain == 0)))
 
 
-def _signed(number: float) -> str:
+def _with_sign(number: float) -> str:
     return f"{'+' if number > 0 else ''}{amount(number, 2)}"
 
 

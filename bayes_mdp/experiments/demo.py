@@ -30,6 +30,7 @@ from bayes_mdp.mdp import Discounted, Environment, Log, SparseMDP, StateActionSp
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.files import new_folder, write_beside
+from bayes_mdp.utils.messages import see
 
 ENV = "FrozenLake-v1"
 SIDE, NUM_ACTIONS = 4, 4
@@ -167,7 +168,7 @@ def _compare_priors(studies: dict[str, Study], truth: float) -> None:
         verdict = "holds the truth" if low <= truth <= high else "MISSES the truth"
         density = f"without the truth: log evidence {evidence(study.posterior).log_evidence:.1f}"
         print(f"  {name:<12} 95 % interval [{low:.3f}, {high:.3f}] {verdict}; {density}")
-    print("  More checks of a belief (prediction of left-out data, ArviZ): docs/how-to/check-a-posterior.md")
+    print(f"  More checks of a belief: prediction of left-out data, ArviZ {see('how-to/check-a-posterior')}")
 
 
 def _explore(env: Environment, folder: Path, key: PRNGKeyArray) -> dict[str, xr.Dataset]:

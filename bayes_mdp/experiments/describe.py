@@ -16,7 +16,7 @@ import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
 from bayes_mdp.utils.identity import UnidentifiedError, added_defaults, identity, package_name
-from bayes_mdp.utils.messages import installed_version
+from bayes_mdp.utils.messages import version_of
 from bayes_mdp.utils.typing import Json
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpyro", "numpy", "xarray")
@@ -106,7 +106,7 @@ def versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "bayes_mdp": bayes_mdp.__version__,
-        **{name: installed_version(name) for name in PACKAGES},
+        **{name: version_of(name) for name in PACKAGES},
     }
 
 
@@ -177,7 +177,7 @@ def describe_case(
 
 
 REQUIRED = ("numpyro", "jax", "jaxlib", "numpy", "scipy", "cvxpy", "arviz", "xarray", "equinox", "gymnasium")
-OPTIONAL = ("numba", "optax", "scikit-learn", "distributed", "icu-sepsis", "ale-py")
+OPTIONAL = ("numba", "optax", "distributed", "icu-sepsis", "ale-py")
 
 
 def show_versions() -> None:
@@ -192,7 +192,7 @@ def show_versions() -> None:
     lines = {
         "bayes_mdp": bayes_mdp.__version__,
         "python": f"{platform.python_version()} ({sys.platform}, {platform.machine()})",
-        **{name: installed_version(name) for name in (*REQUIRED, *OPTIONAL)},
+        **{name: version_of(name) for name in (*REQUIRED, *OPTIONAL)},
         "devices": ", ".join(str(device) for device in jax.devices()),
         "cores": str(os.cpu_count()),
         "float64": "on"

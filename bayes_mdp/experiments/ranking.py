@@ -13,6 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy.stats import bootstrap, mannwhitneyu, rankdata, trim_mean
 
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.layout import Section, Table
 from bayes_mdp.utils.validation import check_count, check_dataset, check_key, check_number
 
 if TYPE_CHECKING:
@@ -156,35 +157,33 @@ def describe_compare(result: "xr.Dataset") -> str:
     check_dataset("result", result, "score", "rank")
     names = order_of(result)
     envs = [str(env) for env in result["env"].to_numpy()]
-    width = max(len("agent"), *(len(name) for name in names))
-    seeds = result.sizes["seed"]
-    text = [
-        f"{len(names)} agents on {', '.join(envs)}; {seeds} seeds each",
-        "score: 0 is the random policy, 1 an optimal one, over the whole run. IQM: interquartile mean over all runs,",
-        "95 % intervals by a bootstrap over seeds. rank: by mean score on a problem (1: best), averaged over problems.",
-        "best: how often the IQM is the largest in the bootstrap. P(> next): chance that a run beats one of the next.",
-        "",
-        f"{'':>3} {'agent':<{width}}{'IQM':>7}{'95 % interval':>17}{'mean':>8}{'median':>8}{'rank':>7}"
-        f"{'best':>7}{'P(> next)':>11}  " + "".join(f"{_short(env):>10}" for env in envs),
-    ]
-    text += [_line(result, number, names, width) for number in range(len(names))]
-    return "\n".join(text + _remarks(result, names, envs))
+    head = ("", "agent", "IQM", "95 % interval", "mean", "median", "rank", "best", "P(> next)", *map(_short, envs))
+    board = Section(
+        f"{len(names)} agents on {', '.join(envs)}; {result.sizes['seed']} seeds each",
+        [
+            "score: 0 is the random policy, 1 an optimal one, over the whole run. IQM: interquartile mean over all "
+            "runs, 95 % intervals by a bootstrap over seeds. rank: by mean score on a problem (1: best), averaged over "
+            "problems. best: how often the IQM is the largest in the bootstrap. P(> next): chance that a run beats "
+            "one of the next.",
+            Table(head, [_row(result, number, names) for number in range(len(names))], words=(1,)),
+            *_remarks(result, names, envs),
+        ],
+    )
+    return board.text()
 
 
-def _line(result: "xr.Dataset", number: int, names: list[str], width: int) -> str:
-    name = names[number]
-    row = result.sel(agent=name)
-    means = "".join(_number(x, 10) for x in row["score"].mean("seed").to_numpy())
+def _row(result: "xr.Dataset", number: int, names: list[str]) -> list[str]:
+    """The cells of one agent in the leaderboard, `number` places from the top."""
+    row = result.sel(agent=names[number])
+    scores = [_number(x) for x in row["score"].mean("seed").to_numpy()]
     iqm, mean, median = (float(row["aggregate"].sel(statistic=x)) for x in ("iqm", "mean", "median"))
     if np.isnan(iqm):
-        return f"{'-':>3} {name:<{width}}{'not ranked':>24}{'':>41}  {means}"
+        return ["-", names[number], "not ranked", *[""] * 6, *scores]
     low, high = (float(row[f"aggregate_{x}"].sel(statistic="iqm")) for x in ("low", "high"))
     after = names[number + 1] if number + 1 < len(names) else None
     chance = np.nan if after is None else float(row["improvement"].sel(other=after))
-    return (
-        f"{number + 1:>3} {name:<{width}}{iqm:>7.3f}{f'{low:.3f} to {high:.3f}':>17}{mean:>8.3f}{median:>8.3f}"
-        f"{float(row['rank']):>7.1f}{float(row['best']):>7.0%}{_number(chance, 11)}  {means}"
-    )
+    statistics = [f"{iqm:.3f}", f"{low:.3f} to {high:.3f}", f"{mean:.3f}", f"{median:.3f}", f"{float(row['rank']):.1f}"]
+    return [str(number + 1), names[number], *statistics, f"{float(row['best']):.0%}", _number(chance), *scores]
 
 
 def _remarks(result: "xr.Dataset", names: list[str], envs: list[str]) -> list[str]:
@@ -198,11 +197,11 @@ def _remarks(result: "xr.Dataset", names: list[str], envs: list[str]) -> list[st
         for sentence in dict.fromkeys(filter(None, sentences.values())):
             problems = ", ".join(env for env in envs if sentences[env] == sentence)
             remarks.append(f"refused: {name} on {problems}: {sentence}")
-    return ["", *remarks] if remarks else []
+    return remarks
 
 
-def _number(value: float, width: int) -> str:
-    return f"{'-':>{width}}" if np.isnan(value) else f"{value:>{width}.2f}"
+def _number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.2f}"
 
 
 def _short(name: str, most: int = 9) -> str:

@@ -29,7 +29,7 @@ from jaxtyping import Array, Int, PyTree
 from bayes_mdp.experiments.describe import Json, first_difference, why_not_identifying
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
-from bayes_mdp.utils.files import check_file, check_folder, check_sealed, read_json, write_json, write_sealed
+from bayes_mdp.utils.files import check_checksum, check_file, check_folder, read_json, write_json, write_with_checksum
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -100,7 +100,7 @@ def write_arrays(path: Path, arrays: Mapping[str, ArrayLike]) -> None:
         with beside.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
-    write_sealed(path, write)
+    write_with_checksum(path, write)
 
 
 def read_arrays(path: Path, expected: str) -> Values:
@@ -110,7 +110,7 @@ def read_arrays(path: Path, expected: str) -> Values:
         ValueError: the file is cut, altered or something else; the message says what was expected.
         OSError: it cannot be read.
     """
-    check_sealed(path, expected)
+    check_checksum(path, expected)
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}

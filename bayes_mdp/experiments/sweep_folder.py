@@ -26,7 +26,7 @@ import numpy as np
 from bayes_mdp.experiments.describe import Json
 from bayes_mdp.experiments.results import SWEEP_FORMAT
 from bayes_mdp.experiments.resume import Values, read_arrays, refuse_another, write_arrays
-from bayes_mdp.utils.files import check_folder, check_sealed, read_json, write_json
+from bayes_mdp.utils.files import check_checksum, check_folder, read_json, write_json
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class SweepFolder:
 
     def checksum(self, name: str) -> str:
         """Of the file of a finished cell."""
-        return check_sealed(self.cell_path(name), _EXPECTED_CELL)
+        return check_checksum(self.cell_path(name), _EXPECTED_CELL)
 
     def is_finished(self, name: str, description: Mapping[str, Json]) -> bool:
         """Whether a cell is there, whole; of a damaged file a warning is logged."""

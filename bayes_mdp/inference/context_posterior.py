@@ -23,7 +23,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy
 
-from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import Fitted
@@ -38,7 +37,7 @@ from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regression_rows import RowLaw, row_laws
-from bayes_mdp.models.reward_laws import reshaped_law, tabulate
+from bayes_mdp.models.reward_laws import reshape_law, tabulate
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.messages import see, warn_user
@@ -136,6 +135,10 @@ class ContextPosterior:
             return len(self.together.rows)
         return None if self.sites is None else len(next(iter(self.sites.values())))
 
+    @property
+    def mcmc(self) -> None:
+        """None: chains are those of `base`."""
+
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
         return list(self.doubts)
@@ -161,8 +164,8 @@ class ContextPosterior:
         asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
             known = self._place(asked_contexts)
-            return self._moved(asked_contexts).at(0) if known is None else self._of(known)
-        return self._moved(asked_contexts)
+            return self._in_new_contexts(asked_contexts).at(0) if known is None else self._of(known)
+        return self._in_new_contexts(asked_contexts)
 
     def _place(self, other: Contexts) -> int | None:
         """The context of this pattern; None: it is new."""
@@ -171,7 +174,7 @@ class ContextPosterior:
             equal &= column.values == new.values[0]
         return int(equal.argmax()) if equal.any() else None
 
-    def _moved(self, contexts: Contexts) -> "ContextPosterior":
+    def _in_new_contexts(self, contexts: Contexts) -> "ContextPosterior":
         space = self.space.with_contexts(contexts)
         common = {"method": self.method, "doubts": self.doubts}
         if self.sites is not None:
@@ -189,10 +192,10 @@ class ContextPosterior:
             if self.parts is not None:
                 self._kept[place] = self.parts(self.contexts.take(np.array([place])))
             else:
-                self._kept[place] = self._drawn(place)
+                self._kept[place] = self._draws_of(place)
         return self._kept[place]
 
-    def _drawn(self, place: int) -> ContextDraws:
+    def _draws_of(self, place: int) -> ContextDraws:
         tables, alone = self.tables, self.space.alone
         with jax.enable_x64(True):
             mdps = jax.vmap(alone.mdp)(jnp.asarray(tables.rows[:, place]), jnp.asarray(tables.reward[:, place]))
@@ -237,7 +240,7 @@ class ContextPosterior:
         Raises:
             ValueError: as `at`; contexts without common draws.
         """
-        moved = self._moved(self.contexts.read(path))
+        moved = self._in_new_contexts(self.contexts.read(path))
         tables, alone = moved.tables, self.space.alone
         known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
         space = StateActionSpace(alone.n_states, alone.n_actions, horizon=tables.rows.shape[1], **known)
@@ -371,14 +374,13 @@ def in_contexts(
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
         _refuse_more_than_sticks(prior, space)
         sites, doubts = stick_draws(key, _only_law(laws), counts, options)
-        return _warned(ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts)))
+        return ContextPosterior(space, prior, "gibbs", counts, sites, laws=laws, doubts=tuple(doubts))
     if isinstance(method, Laplace) or method == "laplace":
         options = method if isinstance(method, Laplace) else Laplace()
         made, sites = about_mode(key, program, joint_space, moved, options.num_samples, laws)
-        answer = ContextPosterior(
+        return ContextPosterior(
             space, prior, "laplace", counts, sites, laplace=made, laws=laws, doubts=tuple(made.problems())
         )
-        return _warned(answer)
     base = infer(key, program, moved, space=joint_space, method=method)
     doubts = tuple(base.problems())
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
@@ -389,14 +391,6 @@ def in_contexts(
     return ContextPosterior(
         space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
     )
-
-
-def _warned(posterior: ContextPosterior) -> ContextPosterior:
-    import warnings
-
-    for problem in posterior.doubts:
-        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=4)
-    return posterior
 
 
 class _Parts:
@@ -499,7 +493,7 @@ def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
             known = table.known
             assert known is not None
             return MDPSpec(flat, known.reshape(states, *known.shape[2:]))
-        law = reshaped_law(table.law, (states, *table.law.batch_shape[2:]))
+        law = reshape_law(table.law, (states, *table.law.batch_shape[2:]))
         return MDPSpec(flat, law.to_event(1) if table.by_outcome else law)
 
     return program
@@ -697,7 +691,7 @@ def about_mode(
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         assert recipe.prior is not None
         model = conditioned(recipe.prior, space)
-        potential, shapes, constrained = _unconstrained(model, statistics)
+        potential, shapes, constrained = _minus_log_density(model, statistics)
         density = TracedDensity(potential)
         zeros, unravel = ravel_pytree(shapes)
         try:
@@ -710,7 +704,7 @@ def about_mode(
 
 
 @traced_alone
-def _unconstrained(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
+def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
     """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
     with handlers.trace() as trace:
         handlers.seed(model, 0)(statistics)

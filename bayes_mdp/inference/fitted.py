@@ -294,7 +294,7 @@ class Fitted(Module):
     def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """Number of observed transitions from every pair."""
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards (of every transition, unless a class knows better); None: all are known."""
         return None if self.reward_law is None else float(np.sum(np.asarray(self.visit_counts())))
 
@@ -451,6 +451,11 @@ class Fitted(Module):
     def log_constant(self) -> float:
         """Log density of what its prior observes and tells of nothing, which is no part of the evidence."""
         return 0.0
+
+    @property
+    def lacks_factorials(self) -> bool:
+        """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
+        return False
 
     @property
     def keeps_density(self) -> bool:

@@ -369,9 +369,9 @@ class MixturePosterior(Fitted):
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
         return self.component(0).reward_sums()
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        return self.component(0).rewards_seen()
+        return self.component(0).num_rewards_observed()
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
@@ -428,9 +428,8 @@ class Mixture(MixturePosterior):
             raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
         if is_concrete(self):
             evidences = [float(self.component(k).log_evidence) for k in range(self.num_components)]
-            return float(
-                np.logaddexp.reduce(np.asarray(self.log_prior, float) + np.where(self._possible, evidences, -np.inf))
-            )
+            terms = np.asarray(self.log_prior, float) + np.where(self._possible, evidences, -np.inf)
+            return float(np.logaddexp.reduce(terms)) if not np.isnan(terms).any() else np.nan
         evidences = jax.vmap(lambda component: component.log_evidence)(self.components)
         return jax.nn.logsumexp(self.log_prior + jnp.where(self._possible, evidences, -jnp.inf))
 
@@ -475,7 +474,7 @@ class Mixture(MixturePosterior):
         size, evidence = float(self.effective_sample_size()), self.known_log_evidence
         known = (
             {}
-            if evidence is None
+            if evidence is None or np.isnan(evidence)
             else {"log evidence": f"{evidence:.6g} = log p(next states, rewards | states, actions)"}
         )
         return {
@@ -650,7 +649,7 @@ class Mixture(MixturePosterior):
         """`update` on the host: w_k' = w_k p(data | value k), in logs. A value that excludes the data gets weight 0."""
         alike, possible = self._differ_in_rows_alone, np.array(self._possible)
         after = [self.component(k) for k in range(self.num_components)]
-        log_weights, refusals = np.array(self.log_weights, np.float64), []
+        refusals: list[ValueError] = []
         learnt: ConjugatePosterior | None = None
         # Those of weight zero learn too: the statistics of the mixture are those of each component.
         for k, before in enumerate(tuple(after)):
@@ -664,14 +663,12 @@ class Mixture(MixturePosterior):
                 if possible[k]:
                     refusals.append(error)
                 possible[k] = False
-                log_weights[k] = -np.inf
-            if not possible[k]:
-                continue
-            gain = after[k].log_evidence - (0.0 if self.log_prior is not None else before.log_evidence)
-            log_weights[k] = gain + (self.log_prior if self.log_prior is not None else log_weights)[k]
         if not possible.any():
             raise refusals[0]
-        return self._with_components(after, log_weights)
+        before_data = self.log_prior is not None
+        start = np.asarray(self.log_prior if before_data else self.log_weights, np.float64)
+        gain = _evidences(after) - (0.0 if before_data else _evidences([self.component(k) for k in range(len(after))]))
+        return self._with_components(after, np.where(possible, start + gain, -np.inf))
 
     def _with_components(
         self, components: Sequence[ConjugatePosterior], log_weights: Float[np.ndarray, " K"]
@@ -698,8 +695,8 @@ class Mixture(MixturePosterior):
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to discount what it has learnt")
         components = [self.component(k).discount_data(factor) for k in range(self.num_components)]
-        evidence = np.array([float(component.log_evidence) for component in components])
-        log_weights = np.where(self._possible, np.asarray(self.log_prior, np.float64) + evidence, -np.inf)
+        log_weights = np.asarray(self.log_prior, np.float64) + _evidences(components)
+        log_weights = np.where(self._possible, log_weights, -np.inf)
         after = self._with_components(components, log_weights)
         if self.outcomes is None:
             return after
@@ -721,6 +718,35 @@ class Mixture(MixturePosterior):
         components, gain = jax.vmap(one)(jax.tree.map(jnp.asarray, self.components))
         log_weights = self.log_weights + gain
         return replace(self, components=components, log_weights=log_weights - jnp.max(log_weights))
+
+
+def _evidences(components: Sequence[ConjugatePosterior]) -> Float[np.ndarray, " K"]:
+    """Log evidences, up to a number that all components share where sums of rewards do not hold it.
+
+    Raises:
+        ValueError: what the sums do not hold differs between the components.
+    """
+    evidences = np.array([float(component.log_evidence) for component in components])
+    if not np.isnan(evidences).any():
+        return evidences
+    # The factorials of Poisson rewards are the same for all components, unless these read the rewards differently.
+    fixed = [jax.tree.leaves(_fixed_numbers(component)) for component in components]
+    if not all(np.array_equal(x, y) for each in fixed[1:] for x, y in zip(each, fixed[0], strict=True)):
+        law = components[0].reward_cells.law
+        raise ValueError(
+            f"data are sums of rewards, and the components of the mixture differ in numbers of the "
+            f"{'known' if law is None else law.__name__} law that need every reward, expected Transitions"
+        )
+    return np.array([float(component.relative_log_evidence) for component in components])
+
+
+def _fixed_numbers(component: ConjugatePosterior) -> list[object]:
+    """What the part of an evidence that holds no unknowns depends on, beside the data."""
+    rows, rewards = component.transition_probs, component.reward_cells
+    if not isinstance(rewards, RewardCells):
+        return [rows.known, rewards]
+    known = [getattr(rewards.prior, name) for name in rewards.prior.known]
+    return [rows.known, rewards.known_law, rewards.coefficient, rewards.offset, known]
 
 
 def with_rows(posterior: ConjugatePosterior, prior: AnyArray) -> ConjugatePosterior:

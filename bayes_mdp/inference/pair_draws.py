@@ -69,6 +69,11 @@ class PairRows:
         return np.repeat(np.arange(len(self.state)), np.diff(self.first))
 
     @cached_property
+    def place(self) -> Int[np.ndarray, " E"]:
+        """Where each entry lies in a matrix of states by next states and the end, [S S1]."""
+        return self.state[self.pair] * (self.n_states + 1) + self.next_state
+
+    @cached_property
     def width(self) -> int | None:
         """Entries of every pair, where all have as many."""
         width = np.diff(self.first)
@@ -84,6 +89,30 @@ class PairRows:
         if self.width is not None:
             return values.reshape(*values.shape[:-1], -1, self.width).sum(-1)
         return np.add.reduceat(values, self.first[:-1], axis=-1)
+
+    def in_double(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N E"]:
+        """Draws in double precision, in which rows sum to one."""
+        if probs.dtype == np.float64:
+            return probs
+        probs = probs.astype(np.float64)
+        return probs / self.sums(probs)[:, self.pair]
+
+    def possible(
+        self, probs: Float[np.ndarray, " E"], used: Bool[np.ndarray, " Q"] | None = None
+    ) -> tuple[Int[np.ndarray, " F"], Float[np.ndarray, " F"]]:
+        """The entries of one draw that are not zero, and their probabilities, which sum to one in double precision.
+
+        Args:
+            probs: of all entries.
+            used: the pairs that are asked for; None: all.
+        """
+        entry = np.flatnonzero(probs != 0)
+        entry = entry if used is None else entry[used[self.pair[entry]]]
+        positive = probs[entry]
+        if positive.dtype == np.float64:
+            return entry, positive
+        positive, pair = positive.astype(np.float64), self.pair[entry]
+        return entry, positive / np.bincount(pair, positive, len(self.state))[pair]
 
     def cells(self, by_outcome: bool) -> tuple[Int[np.ndarray, "..."], ...]:
         """Index of the cells of a reward law: of the entries, where it depends on the outcome, else of the pairs."""
@@ -192,6 +221,16 @@ class HoldsDraws(Protocol):
 
 
 Belief = TypeVar("Belief")
+
+
+FEW_OF = 2**14
+"""Entries of a draw from which on it pays to leave out those that are zero, where most are."""
+
+
+def mostly_zero(probs: Float[np.ndarray, "N E"]) -> bool:
+    """Whether draws are long and most of their entries are zero: rows of small concentrations give few outcomes more
+    than rounding."""
+    return bool(probs.shape[1] >= FEW_OF and len(probs) > 0 and np.count_nonzero(probs[0]) < probs.shape[1] // 4)
 
 
 def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:

@@ -31,7 +31,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichle
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
-from bayes_mdp.inference.context_posterior import ContextPosterior, in_contexts
+from bayes_mdp.inference.context_posterior import ContextPosterior, Infer, in_contexts
 from bayes_mdp.inference.data_in_program import warn_counted_twice
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
@@ -217,9 +217,7 @@ def infer(
     check_key("key", key)
     _check_arguments(prior, space, method, sampler)
     if isinstance(space, ContextSpace):
-        if choices is not None:
-            raise ValueError("choices is given in a space with contexts, expected None there")
-        return in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method)
+        return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
     prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
@@ -257,6 +255,24 @@ def infer(
     return posterior
 
 
+def _in_contexts(
+    infer_alone: Infer,
+    key: PRNGKeyArray,
+    prior: Prior,
+    data: Transitions | Log | Counts | FoldedLog | None,
+    space: ContextSpace,
+    method: str | Method,
+    choices: Softmax | None,
+) -> ContextPosterior:
+    """`infer` in a space with contexts, with its warnings."""
+    if choices is not None:
+        raise ValueError("choices is given in a space with contexts, expected None there")
+    posterior = in_contexts(infer_alone, key, prior, data, space, method)
+    if posterior.base is None:  # else `infer` of all contexts has warned
+        warn_of(posterior, stacklevel=4)
+    return posterior
+
+
 def _with_sources(
     posterior: InferredPosterior, data: Transitions | Log | Counts | FoldedLog | None
 ) -> InferredPosterior:
@@ -287,7 +303,7 @@ def _infer_outcome(
             f"outcome {name!r}, learnt as the reward is: {error} (another prior for it: log.of_outcome({name!r}) to "
             "infer, and posterior.with_outcomes) " + see("how-to/budgets")
         ) from None
-    moved = _moved_by_prior(posterior)
+    moved = _prior_shift(posterior)
     if moved > MOVED:
         warn_user(
             f"outcome {name!r}: the prior of the rewards, which it is learnt by, moves its mean by {moved:.0%} on "
@@ -297,7 +313,7 @@ def _infer_outcome(
     return posterior
 
 
-def _moved_by_prior(posterior: InferredPosterior) -> float:
+def _prior_shift(posterior: InferredPosterior) -> float:
     """By how much the prior of the rewards moves their means, as a share of these, over all data; 0: not known."""
     data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
     if data is None:
@@ -452,7 +468,7 @@ def find_route(question: Question) -> Route:
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
         fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
-        weighted = by_draws and factorise.can_be_weighted(factors, sampler)
+        weighted = by_draws and factorise.allows_weights(factors, sampler)
         return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
     proofs: dict[str, Callable[[], Route]] = {
@@ -580,7 +596,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
 
 
 @program_cache
-def _lines_said(program: Program) -> set[str]:
+def _lines_of(program: Program) -> set[str]:
     """The lines that were written about a program in this process."""
     del program
     return set()
@@ -588,7 +604,7 @@ def _lines_said(program: Program) -> set[str]:
 
 def _say_once(program: Program, line: str) -> None:
     """Write a line about a program on stderr, the first time: `decide` and `criticise` infer it several times."""
-    said = _lines_said(program)
+    said = _lines_of(program)
     if line not in said:
         said.add(line)
         sys.stderr.write(line)

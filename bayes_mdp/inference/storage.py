@@ -48,7 +48,7 @@ from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
-from bayes_mdp.utils.messages import installed_version
+from bayes_mdp.utils.messages import version_of
 from bayes_mdp.utils.typing import Json
 
 FORMAT_VERSION = 3
@@ -133,7 +133,7 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     tree = _encode(posterior, "posterior", arrays)
     header = {
         "format": FORMAT_VERSION,
-        "libraries": {name: installed_version(name) for name in _LIBRARIES},
+        "libraries": {name: version_of(name) for name in _LIBRARIES},
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "tree": tree,
     }
@@ -177,7 +177,7 @@ def load(path: str | os.PathLike[str]) -> Storable:
         posterior = _decode(header["tree"], _read_arrays(header["arrays"], rest))
         _check_parts(posterior)
     except Exception as error:  # laws of NumPyro are built from the content of the file, and raise errors of any kind
-        wrote, version_here = _writer(header), installed_version("bayes-mdp")
+        wrote, version_here = _writer(header), version_of("bayes-mdp")
         why = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(
             f"{path} holds no posterior that bayes-mdp {version_here} can read (bayes-mdp {wrote} wrote it): {why}"

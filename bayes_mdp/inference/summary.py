@@ -117,7 +117,7 @@ class Summarised(Protocol):
         """What the table needs, pair by pair. Traceable: moments that do not exist are nan or inf, not refused."""
         ...
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
         ...
 
@@ -153,7 +153,7 @@ def describe_observed(observed: Observed) -> str:
     return f"the program itself observes {sites}"
 
 
-def check_can_be_summarised(posterior: object) -> None:
+def check_has_summary(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
         raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
@@ -179,7 +179,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     Raises:
         TypeError: no posterior of this package.
     """
-    check_can_be_summarised(posterior)
+    check_has_summary(posterior)
     import pandas as pd
 
     columns = _columns(posterior)
@@ -211,7 +211,7 @@ def layout_of(posterior: Summarised) -> Section:
     Raises:
         TypeError: no posterior of this package.
     """
-    check_can_be_summarised(posterior)
+    check_has_summary(posterior)
     if not is_concrete(posterior) or posterior.is_batch:
         return Section(repr(posterior))
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
@@ -300,7 +300,7 @@ def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, F
     states = np.asarray(posterior.visit_counts()).sum(-1)
     visited = (states if states.ndim == 1 else states.sum(0)) > 0
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
-    rewards = posterior.rewards_seen()
+    rewards = posterior.num_rewards_observed()
     seen = (
         f"{_count(columns['visits'].sum(), 'transition')}, "
         f"{'rewards are known' if rewards is None else _count(rewards, 'reward')}; "
@@ -380,7 +380,7 @@ def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str
             f"In {ruled.sum()} of {_count(tried.sum(), 'tried pair')} the prior of the reward outweighs the rewards "
             f"that were seen (median share {np.median(paid[ruled]):.2f})."
         )
-    rewards = posterior.rewards_seen()
+    rewards = posterior.num_rewards_observed()
     if rewards is not None and rewards < total:
         sentences.append(f"{_count(total - rewards, 'transition')} without a reward to learn from.")
     problems = posterior.problems()
@@ -397,16 +397,23 @@ def _sites(sites: LatentSites | None) -> Section | None:
     weights = np.asarray(sites.weights, float)
     carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
     rows: list[tuple[str, ...]] = []
+    places = []
     for name, draws in list(sites.draws.items())[:SHOWN_SITES]:
         values = np.asarray(draws, float)
+        if not sites.drawn and values.ndim == 1 and np.asarray(draws).dtype.kind == "i" and len(np.unique(values)) > 2:
+            # A place in a list that is enumerated: its mean means nothing.
+            listed, place = np.unique(values, return_inverse=True)
+            probs = np.bincount(place, weights)
+            best = int(probs.argmax())
+            places.append(f"{name}: most probably {listed[best]:g} (P = {probs[best]:.3f}) of {len(listed)} values")
+            continue
         size = sites.ess.get(name, np.full(values.shape[1:], carried))
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
     left = len(sites.draws) - SHOWN_SITES
     hidden = [f"and {left} more"] if left > 0 else []
-    return Section(
-        "Latent sites (posterior)", [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows), *hidden]
-    )
+    table = [Table(("site", "mean", "sd", "5 %", "95 %", "ess", "r-hat"), rows)] if rows else []
+    return Section("Latent sites (posterior)", [*table, *places, *hidden])
 
 
 def _site_rows(

@@ -106,7 +106,7 @@ class _Counted(Protocol):
 
     def pair_moments(self) -> _Moments: ...
 
-    def rewards_seen(self) -> float | None: ...
+    def num_rewards_observed(self) -> float | None: ...
 
 
 def untried_rewards(posterior: object) -> UntriedRewards | None:
@@ -124,7 +124,7 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         The pairs; None: there are none, or it is not known: rewards are known numbers or were never observed, nothing
         was tried, the posterior is of another kind.
     """
-    if not isinstance(posterior, _Counted) or not posterior.rewards_seen():
+    if not isinstance(posterior, _Counted) or not posterior.num_rewards_observed():
         return None
     tried = np.asarray(posterior.visit_counts()) > 0
     legal = True if posterior.space.legal is None else np.asarray(posterior.space.legal)

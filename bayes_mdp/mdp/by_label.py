@@ -159,7 +159,7 @@ def policy_labels(policy: object, states: Names, actions: Names) -> PolicyNames:
     else:
         fault = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
         raise TypeError(f"policy {fault}, expected {expected}")
-    tables = [_labelled(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
+    tables = [_with_labels(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
     return tables[0] if probs.ndim == 2 else tables
 
 
@@ -171,7 +171,7 @@ def _check_size(name: str, array: np.ndarray, size: tuple[int, ...], axes: str) 
         check_shape(name, array, size, axes)
 
 
-def _labelled(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) -> dict[Hashable, Any]:
+def _with_labels(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) -> dict[Hashable, Any]:
     labelled: dict[Hashable, Any] = {}
     for state, row in zip(states, probs, strict=True):
         taken = {action: float(chance) for action, chance in zip(actions, row, strict=True) if chance > 0}

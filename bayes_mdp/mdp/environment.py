@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.protocols import RewardLaw
+from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -152,7 +153,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     mean, reward = np.asarray(law.mean, np.float64), np.asarray(mdp.reward, np.float64)
     size = np.abs(mean)
     if law.by_outcome:
-        mean, size = _averaged(mean, mdp), _averaged(size, mdp)
+        mean, size = _average(mean, mdp), _average(size, mdp)
     mean, size = np.broadcast_to(mean, pairs), np.maximum(np.broadcast_to(size, pairs), np.abs(reward))
     legal = True if mdp.legal is None else np.asarray(mdp.legal)
     index = first_index(legal & ~(np.abs(mean - reward) <= MEAN_TOLERANCE * size))  # nan is refused too
@@ -164,7 +165,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
         )
 
 
-def _averaged(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:
+def _average(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np.ndarray, "*H S A"]:
     """sum_o P(o | s, a) values(s, a, o); an outcome of probability zero counts nothing, even nan."""
     pairs, last = mdp.reward.shape, mdp.n_states
     listed = isinstance(mdp, SparseMDP)
@@ -272,6 +273,30 @@ class Environment(eqx.Module):
         if self.mdp.initial is None:
             raise ValueError("mdp.initial is None, expected a distribution over the first state")
 
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
+        """Sizes, where it begins, whether episodes end, and the law of the rewards."""
+        mdp = self.mdp
+        title = f"{self.name}: {mdp.n_states} states, {mdp.n_actions} actions"
+        if not is_concrete(mdp):
+            return Section(title)
+        begins, ends = np.flatnonzero(np.asarray(mdp.initial) > 0), mdp.end_probs is not None
+        start = f"state {begins[0]}" if len(begins) == 1 else f"one of {len(begins)} states"
+        reward = np.asarray(mdp.reward)
+        legal = reward if mdp.legal is None else reward[np.broadcast_to(np.asarray(mdp.legal), reward.shape)]
+        facts = {
+            "start": start,
+            "episodes": "some steps end them" if ends else "no step ends them",
+            "rewards": f"{_describe_law(self.reward_law)}, means from {legal.min():g} to {legal.max():g}",
+        }
+        if mdp.horizon is not None:
+            facts["horizon"] = f"{mdp.horizon} steps, a table for each"
+        if self.optimum is not None:
+            facts["optimum"] = f"{float(self.optimum):g}"
+        return Section(title, [Facts(facts)])
+
     def reset(self, key: PRNGKeyArray) -> Int[Array, ""]:
         """The first state of an episode.
 
@@ -304,6 +329,23 @@ class Environment(eqx.Module):
         outcome = jnp.where(terminated, mdp.n_states, next_state)
         reward = self.reward_law.sample(key_reward, cell, outcome)
         return jnp.where(terminated, state, next_state), reward, terminated
+
+
+def _describe_law(law: RewardLaw) -> str:
+    """Its name, and what is the same in every cell: "normal, standard deviation 0.1"."""
+    if isinstance(law, DistributionReward):
+        inner: object = law.law
+        while hasattr(inner, "base_dist"):  # expanded, or with event axes: the law is inside
+            inner = inner.base_dist  # type: ignore[attr-defined] - asked for in the line above
+        name = type(inner).__name__.removesuffix("Probs").removesuffix("Logits")
+    elif not isinstance(law, NormalReward):
+        name = type(law).__name__
+    elif law.scale is None:
+        name = "always the mean"
+    else:
+        scale = np.unique(np.asarray(law.scale))
+        name = "normal, standard deviation " + " to ".join(f"{x:g}" for x in scale[[0, -1][: len(scale)]])
+    return name + (", by outcome" if getattr(law, "by_outcome", False) else "")
 
 
 def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, ""] | None = None) -> Int[Array, ""]:

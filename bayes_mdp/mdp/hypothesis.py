@@ -74,7 +74,7 @@ def _csr(name: str, matrix: Any) -> Any:
     return made
 
 
-def _listed_rows(
+def _rows_as_lists(
     size: int, n_actions: int, pairs: list[tuple[np.ndarray, np.ndarray, Any]]
 ) -> tuple[Int[np.ndarray, "S A K"], Float[np.ndarray, "S A K"]]:
     """Successors (-1: none) and their probabilities.
@@ -358,7 +358,7 @@ class SparseMDP(_Hypothesis):
             raise ValueError(f"matrices have the shapes {sorted(shapes)}, expected [S, S] for each action")
         size, n_actions = rows[0].shape[0], len(rows)
         pairs = [(np.arange(size), np.full(size, a), matrix) for a, matrix in enumerate(rows)]
-        successor, probability = _listed_rows(size, n_actions, pairs)
+        successor, probability = _rows_as_lists(size, n_actions, pairs)
         paid = None
         if reward_by_outcome is not None:
             if len(reward_by_outcome) != n_actions:
@@ -403,7 +403,7 @@ class SparseMDP(_Hypothesis):
         legal[s, a] = True
         if legal.sum() < number:
             raise ValueError("state and action have a pair twice, expected each pair once")
-        successor, probability = _listed_rows(size, n_actions, [(s, a, rows)])
+        successor, probability = _rows_as_lists(size, n_actions, [(s, a, rows)])
         rewards = np.zeros(legal.shape)
         rewards[s, a] = paid
         return cls(successor, probability, rewards, legal=legal, initial=initial)

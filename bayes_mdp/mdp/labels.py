@@ -42,7 +42,7 @@ def outcome_axis(space: StateActionSpace) -> str:
     return OUTCOME if space.successors is None else PLACE
 
 
-def listed_names(space: StateActionSpace) -> np.ndarray:
+def names_of_lists(space: StateActionSpace) -> np.ndarray:
     """The label of each listed successor, [*H S A K] as text; empty where a list is shorter than the axis."""
     names = np.asarray([*map(str, space.state_names), *([END] if space.ends else []), ""], dtype=str)
     assert space.successors is not None
@@ -233,7 +233,7 @@ def logged_steps(
     return objective.horizon
 
 
-def logged_in_words(
+def log_in_words(
     log: Log | FoldedLog, space: StateActionSpace | None, objective: Objective, *, mixed: bool = False
 ) -> str:
     """What a log in place of a policy stands for.

@@ -119,7 +119,7 @@ def step_discount(objective: Objective) -> RealLike:
     return objective.discount if isinstance(objective, (Discounted, Episodic)) else 1.0
 
 
-def discounted_steps(objective: Episodic) -> float:
+def sum_of_discounts(objective: Episodic) -> float:
     """sum_t discount^t over the steps of an episode: its value where every step pays 1."""
     rate = objective.discount
     return objective.horizon if rate == 1 else -math.expm1(objective.horizon * math.log(rate)) / (1 - rate)

@@ -92,11 +92,11 @@ def _mask(name: str, values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_mask(name, values))
 
 
-def _listed(values: object) -> np.ndarray | None:
+def _read_successors(values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_indices("successors", values, "state"), np.int32)
 
 
-def _counted(values: object) -> np.ndarray | None:
+def _read_counts(values: object) -> np.ndarray | None:
     return None if values is None else np.asarray(as_indices("multiplicity", values, "outcome"), np.int32)
 
 
@@ -148,8 +148,8 @@ class StateActionSpace(Module):
         default=None, kw_only=True, converter=partial(_mask, "support")
     )
 
-    successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_listed)
-    multiplicity: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_counted)
+    successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_read_successors)
+    multiplicity: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_read_counts)
     unseen: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
 
     def __check_init__(self) -> None:
@@ -322,7 +322,7 @@ class StateActionSpace(Module):
             raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
         if isinstance(legal, str):
             check_name("legal", legal, (LOGGED,), ", an array of True and False [state, action], None")
-            legal = _logged_actions(log)
+            legal = _actions_in_log(log)
         ends = log.ends if ends is None else ends
         known: dict[str, Any] = {"horizon": horizon, "ends": ends, "actions": log.actions}
         if isinstance(successors, str):
@@ -581,7 +581,7 @@ class StateActionSpace(Module):
             yield
 
 
-def _logged_actions(log: Log | FoldedLog) -> Bool[np.ndarray, "S A"]:
+def _actions_in_log(log: Log | FoldedLog) -> Bool[np.ndarray, "S A"]:
     """Which actions the log has in each state; all in a state that it never left. Host side."""
     columns = log.cells.where if isinstance(log, FoldedLog) else log.transitions
     taken = np.zeros((len(log.states), len(log.actions)), bool)

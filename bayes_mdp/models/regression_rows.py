@@ -182,7 +182,7 @@ def logit_rows(
     full = jnp.where(is_reference[:, None, :], 0.0, full)
     rows = jax.nn.softmax(jnp.where(possible, full, -jnp.inf), -1)
     detail = f"reference {reference!r}"
-    return _kept("logit", case, rows, words, detail, prior, (), possible)
+    return _record("logit", case, rows, words, detail, prior, (), possible)
 
 
 def stick_rows(
@@ -243,7 +243,7 @@ def stick_rows(
     before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
     rows = (chosen * before)[..., np.argsort(places)]
     detail = f"order {', '.join(str(outcomes[k]) for k in places)}"
-    return _kept("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
+    return _record("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
 
 
 def ordinal_rows(
@@ -302,7 +302,7 @@ def ordinal_rows(
     rows = jnp.zeros((*mass.shape[:-1], len(known))).at[..., np.array(places)].set(mass)
     rows = jnp.where(possible, rows, 0.0)
     rows = rows / rows.sum(-1, keepdims=True) if not possible[..., places].all() else rows
-    return _kept("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
+    return _record("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
 
 
 def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others go, and which event
@@ -367,7 +367,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
     moved, stay_prob = (happens, not_yet) if leaves else (not_yet, happens)
     rows = jnp.where(is_event, stay_prob, moved * rest)
     possible = _possible(case.space)
-    return _kept("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
+    return _record("hazard", case, rows, (str(event),), f"event {event!r}", prior, (), possible)
 
 
 def _read(
@@ -453,7 +453,7 @@ def _predictors(
         b = jnp.asarray(numpyro.sample(f"{name}_coefficients", whole.to_event(2)))
     else:
         check_name("shrink", shrink, SHRINK)
-        b, whole = _shrunk(case, shrink, prior, number), None
+        b, whole = _shrink_together(case, shrink, prior, number), None
     # A product over a small axis, in the width of the sites.
     eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
     if case.group is not None:
@@ -464,7 +464,7 @@ def _predictors(
     return eta, whole
 
 
-def _shrunk(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
+def _shrink_together(case: _Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
     """Coefficients that are shrunk together, but those of constants, which keep their prior."""
     name, size = case.name, len(case.design.names)
     constant = np.array([column == CONSTANT or column.startswith(CONSTANT + OF) for column in case.design.names])
@@ -489,7 +489,7 @@ def _edges(cuts: Float[Array, "... m"]) -> tuple[Float[Array, "... O"], Float[Ar
     return jnp.concatenate([-infinite, cuts], -1), jnp.concatenate([cuts, infinite], -1)
 
 
-def _kept(
+def _record(
     kind: str,
     case: _Case,
     rows: Float[Array, "C S A O"],

@@ -51,7 +51,7 @@ def law_at(table: dist.Distribution, index: Index) -> dist.Distribution:
     )
 
 
-def reshaped_law(table: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
+def reshape_law(table: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
     """A law from `tabulate` in as many cells of another shape.
 
     Args:

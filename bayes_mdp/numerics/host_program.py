@@ -17,7 +17,7 @@ from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jaxtyping import PyTree
 
-from bayes_mdp.numerics.jaxprs import Atom, array_of, called_jaxpr, needed_equations, scan_parts
+from bayes_mdp.numerics.jaxprs import Atom, array_of, equations_for, inner_jaxpr, scan_parts
 from bayes_mdp.numerics.numpy_primitives import PRIMITIVES, Array, understood
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -173,11 +173,11 @@ def can_evaluate(jaxpr: Jaxpr) -> bool:
     if not all(_has_numbers(atom) for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
         return False
     # A handler that seeds makes a key that nothing may need: such an equation is not done.
-    for equation, _ in needed_equations(jaxpr, (True,) * len(jaxpr.outvars)):
+    for equation, _ in equations_for(jaxpr, (True,) * len(jaxpr.outvars)):
         name, params = equation.primitive.name, equation.params
         within = list(_programs(equation))
         loop = name in _LOOPS and _LOOPS[name] <= set(params)
-        if not (loop or called_jaxpr(equation) is not None or understood(name, params)):
+        if not (loop or inner_jaxpr(equation) is not None or understood(name, params)):
             return False
         if not all(map(_has_numbers, equation.outvars)) or not all(map(can_evaluate, within)):
             return False
@@ -194,8 +194,8 @@ def seconds(jaxpr: Jaxpr, wanted: tuple[bool, ...] | None = None) -> float:
     """What evaluating a program takes at least, roughly: loops of unknown length count as one turn."""
     # A rough count: each equation costs a constant and something for each number that it makes.
     total = 0.0
-    for equation, used in needed_equations(jaxpr, (True,) * len(jaxpr.outvars) if wanted is None else wanted):
-        is_call = called_jaxpr(equation) is not None
+    for equation, used in equations_for(jaxpr, (True,) * len(jaxpr.outvars) if wanted is None else wanted):
+        is_call = inner_jaxpr(equation) is not None
         within = sum(seconds(program, used if is_call else None) for program in _programs(equation))
         turns = equation.params["length"] if equation.primitive.name == "scan" else 1
         total += turns * within if within else _cost(equation)
@@ -205,7 +205,7 @@ def seconds(jaxpr: Jaxpr, wanted: tuple[bool, ...] | None = None) -> float:
 def _programs(equation: JaxprEqn) -> Iterator[Jaxpr]:
     """The programs within an equation."""
     name, params = equation.primitive.name, equation.params
-    if (inner := called_jaxpr(equation)) is not None:
+    if (inner := inner_jaxpr(equation)) is not None:
         yield inner.jaxpr
     elif name == "while":
         yield from (params[part].jaxpr for part in ("cond_jaxpr", "body_jaxpr"))
@@ -254,7 +254,7 @@ class _Evaluation:
                 return np.asarray(atom.val, cast(Any, atom.aval).dtype)
             return values.get(atom, _NOTHING)
 
-        for equation, used in needed_equations(jaxpr, needed):
+        for equation, used in equations_for(jaxpr, needed):
             results = self._equation(equation, [read(atom) for atom in equation.invars], used)
             values.update(zip(equation.outvars, results, strict=True))
         return [read(atom) if is_needed else _NOTHING for atom, is_needed in zip(jaxpr.outvars, needed, strict=True)]
@@ -262,7 +262,7 @@ class _Evaluation:
     def _equation(self, equation: JaxprEqn, arrays: list[Array], used: tuple[bool, ...]) -> list[Array]:
         """The results of one equation, of which some are used."""
         name = equation.primitive.name
-        if (inner := called_jaxpr(equation)) is not None:
+        if (inner := inner_jaxpr(equation)) is not None:
             return self.program(inner, arrays, used)
         if name in _LOOPS:
             return getattr(self, f"_{name}")(equation.params, arrays)

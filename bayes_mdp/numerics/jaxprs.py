@@ -22,7 +22,7 @@ def array_of(variable: Var) -> ShapedArray:
 
 
 @lru_cache(maxsize=1024)
-def needed_equations(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[JaxprEqn, tuple[bool, ...]]]:
+def equations_for(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[JaxprEqn, tuple[bool, ...]]]:
     """The equations that the wanted outputs depend on, in order, and which of its own outputs each is needed for."""
     outputs = zip(jaxpr.outvars, wanted, strict=True)
     live = {atom for atom, is_wanted in outputs if is_wanted and not isinstance(atom, Literal)}
@@ -35,7 +35,7 @@ def needed_equations(jaxpr: Jaxpr, wanted: tuple[bool, ...]) -> list[tuple[Jaxpr
     return needed[::-1]
 
 
-def called_jaxpr(equation: JaxprEqn) -> ClosedJaxpr | None:
+def inner_jaxpr(equation: JaxprEqn) -> ClosedJaxpr | None:
     """The jaxpr that an equation merely calls, with the equation's inputs and outputs; None: it calls none."""
     name, params = equation.primitive.name, equation.params
     if name in _CALLS:

@@ -112,7 +112,7 @@ class ExactSums:
         return total
 
 
-def concatenated(parts: list[ExactSums]) -> ExactSums:
+def concatenate_sums(parts: list[ExactSums]) -> ExactSums:
     """All sums of the parts, one after the other."""
     lowest = min(part.lowest for part in parts)
     # Digits at common places, so that sums of parts with other exponents line up.

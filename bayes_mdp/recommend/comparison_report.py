@@ -54,13 +54,13 @@ def comparison_page(
         raise ValueError(f"result has {baseline!r} alone, expected a policy that is compared with it")
     if log is not None:
         check_type("log", log, (Log, FoldedLog), "a Log or a FoldedLog")
-        _check_learnt(comparison.compared.posterior, log)
+        _check_source(comparison.compared.posterior, log)
     columns = _columns(log)
     posterior = comparison.compared.posterior
     space = labels_of(posterior) or StateActionSpace(*sizes_of(posterior).shape[-2:])
     value, alternatives = comparison.values[baseline], [name for name in comparison.values if name != baseline]
     table = policy_table(space, comparison.compared.policies, str(columns.get("state", "state")))
-    unit = value_in_words(value.objective, _as_shown(columns))
+    unit = value_in_words(value.objective, _with_costs(columns))
     printed = "" if "cost" not in columns else "<p>Here values are rewards, which are minus the costs.</p>"
     parts = [
         f"<h1>{escape(', '.join(alternatives))} compared with {escape(baseline)}</h1>",
@@ -123,11 +123,11 @@ def _support(value: PolicyValue) -> dict[str, str]:
         "transitions behind it": amount(basis.transitions, 3),
         "prior's share of rows": "not known" if basis.prior_share is None else f"{basis.prior_share:.2g}",
         "prior's share of rewards": "not known" if basis.rewards is None else f"{basis.rewards.share:.2g}",
-        "never tried": _never_tried(basis.unvisited),
+        "never tried": _untried_words(basis.unvisited),
     }
 
 
-def _never_tried(unvisited: Unvisited) -> str:
+def _untried_words(unvisited: Unvisited) -> str:
     number = len(unvisited.pairs)
     return "no pair" if not number else f"{number} pair{'s' * (number > 1)}, {unvisited.share.sum():.2g} of its time"
 
@@ -186,7 +186,7 @@ def _reward(columns: Mapping[str, Hashable]) -> str:
     return repr(str(columns[role])) if role in columns else "reward"
 
 
-def _as_shown(columns: Mapping[str, Hashable]) -> Mapping[str, Hashable]:
+def _with_costs(columns: Mapping[str, Hashable]) -> Mapping[str, Hashable]:
     """The columns, where costs are shown as costs and not as minus rewards."""
     return {"reward": columns["cost"]} if "cost" in columns else columns
 
@@ -216,7 +216,7 @@ def _digests(posterior: object) -> list[bytes]:
     return [] if digests is None else [bytes(row) for row in np.asarray(digests)]
 
 
-def _check_learnt(posterior: object, log: Log | FoldedLog) -> None:
+def _check_source(posterior: object, log: Log | FoldedLog) -> None:
     """Refuse a file that the posterior says it has not learnt from."""
     learnt = _digests(posterior)
     if not learnt:

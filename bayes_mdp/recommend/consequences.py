@@ -4,9 +4,10 @@ A check says that a belief does not fit the log somewhere; it does not say that 
 for each check that failed the policies are compared again under the beliefs that it points to: rows of a concentration
 that is learnt, rows that lead where the log leads, the earlier and the later half of the episodes alone, and, where the
 check is about the choice itself, the choice made with one half of the episodes and judged by the other. Where actions
-depend on the step, the baseline is what the log did at its earlier steps, or at its later ones. If the promise
-no longer holds there, the check is a reason not to recommend; if it does, a note. What none of these beliefs can hold
-(an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can show.
+depend on the step, the baseline is what the log did at its earlier steps, or at its later ones. If the promise is
+broken there, by more than the draws may err, the check is a reason not to recommend; if not, a note. What none of these
+beliefs can hold (an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can
+show.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ Gain = Float[np.ndarray, " num_draws"]
 SHARE, BY_STEP = "the prior's share", "behaviour by step"
 ROUNDING = 1e-9
 """Of a gain: less is none."""
+ERRORS = 2.0
+"""A promise is broken where P(no worse) is less than it must be by more than so many Monte Carlo errors."""
 SIGN = 0.5
 """What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
 
@@ -67,9 +70,19 @@ class Consequence(NamedTuple):
         return float(np.mean(self.gain >= -self.slack))
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether P(no worse) is less than it must be, by no more than the draws may err."""
+        error = (self.prob * (1.0 - self.prob) / len(self.gain)) ** 0.5
+        return self.confidence - ERRORS * error <= self.prob < self.confidence
+
+    @property
     def stops(self) -> bool:
-        """Whether the promise no longer holds, or nothing is gained that would be worth a change."""
-        return self.prob < self.confidence or float(self.gain.mean()) <= ROUNDING * abs(self.before) - self.slack
+        """Whether the promise is broken, or nothing is gained that would be worth a change.
+
+        The other belief is nobody's; what it has to show is that the answer hangs on the one that is asked.
+        """
+        broken = self.prob < self.confidence and not self.in_doubt
+        return broken or float(self.gain.mean()) <= ROUNDING * abs(self.before) - self.slack
 
     @property
     def what(self) -> str:
@@ -83,7 +96,8 @@ class Consequence(NamedTuple):
         interval = amounts(*np.quantile(self.gain, (0.025, 0.975)))
         moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
         verdict = f"the answer changes {see('how-to/decide-from-a-log')}" if self.stops else "the answer stays"
-        return f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}: {verdict}"
+        doubt = f", {self.confidence:g} up to Monte Carlo error" if self.in_doubt else ""
+        return f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}{doubt}: {verdict}"
 
 
 class Question(NamedTuple):
@@ -163,7 +177,7 @@ Ask = Callable[[], dict[str, Gain]]
 def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     """The beliefs that a check points to, in words -> how to ask them, and what P(no worse) must be."""
     if check == CHOSEN:
-        return {"chosen by one half of the episodes and judged by the other": (partial(_crossed, question), SIGN)}
+        return {"chosen by one half of the episodes and judged by the other": (partial(_cross_halves, question), SIGN)}
     asks: dict[str, Ask] = {}
     if check == BY_STEP:
         halves = behaviour_in_halves(question.log, np.asarray(question.baseline, np.float64))
@@ -212,7 +226,7 @@ def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
     return arrivals / arrivals.mean()
 
 
-def _crossed(question: Question) -> dict[str, Gain]:
+def _cross_halves(question: Question) -> dict[str, Gain]:
     """The gain of the rule: each half of the episodes chooses, the other one judges."""
     if question.chosen is None:
         return {}

@@ -62,8 +62,8 @@ from bayes_mdp.mdp.data.log_split import returns_of, split_log
 from bayes_mdp.mdp.labels import (
     STEP_LEVEL,
     log_behind,
+    log_in_words,
     logged_actions,
-    logged_in_words,
     logged_steps,
     policy_of,
     step_p_value,
@@ -181,7 +181,8 @@ def decide(
 
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
-    (see `criticise`) changes the answer (see `bayes_mdp.recommend.consequences`). Where the baseline is what the log
+    (see `criticise`; new outcomes count by the use of the policy that half of the log chooses) changes the answer (see
+    `bayes_mdp.recommend.consequences`). Where the baseline is what the log
     did, and that depends on the step of the episode, it is followed step by step (`Episodic`), or else judged over the
     earlier and the later steps too. This probability is that of the posterior: it is right only if prior and model are.
     Of several, the one of the largest mean gain is recommended.
@@ -262,9 +263,9 @@ def decide(
         if options.checks:
             rule = _rule(problem)
             criticism = criticise(
-                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule)
+                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule, by_use=True)
             )
-            judged = _weighed(keys[5], problem, criticism, judged, rule, comparison)
+            judged = _weigh(keys[5], problem, criticism, judged, rule, comparison)
         else:
             judged = {
                 name: replace(candidate, doubts=(*candidate.doubts, LEFT_OUT)) for name, candidate in judged.items()
@@ -290,10 +291,10 @@ def decide(
         key_in_words(key),
         log.digest or "",
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
-        _anchored(log, objective, judged) if baseline is None and options.initial is None else None,
+        _anchor(log, objective, judged) if baseline is None and options.initial is None else None,
         dict(log.columns),
         by_all,
-        _rarely_tried(_seen(chooser), space, problem.limits.bootstrap_below or 0),
+        _rare_pairs(_pair_counts(chooser), space, problem.limits.bootstrap_below or 0),
         problem.practice,
         log.notes,
         spent[BASELINE],
@@ -374,10 +375,10 @@ def _read_problem(
         log,
         objective,
         space,
-        _read_named(policies, space, objective),
+        _read_policies(policies, space, objective),
         criterion,
         limits,
-        _logged(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
+        _log_policy(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
         float(confidence),
         float(options.slack),
         float(options.split),
@@ -422,15 +423,15 @@ def _spending(value: PolicyValue, spender: Spender | None, posterior: Fitted) ->
 def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
     """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
     if baseline is None or log_behind(baseline) is log:
-        return logged_in_words(log, space, objective)
+        return log_in_words(log, space, objective)
     if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
         mixture, _ = logged_actions(log, space)
         if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
-            return logged_in_words(log, space, objective, mixed=True)
+            return log_in_words(log, space, objective, mixed=True)
     return ""
 
 
-def _logged(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
+def _log_policy(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
     """What the log did, by step where that is to be told."""
     return behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
 
@@ -470,7 +471,7 @@ def _read(policy: PolicyOrLabels, name: str, space: StateActionSpace, objective:
     return array
 
 
-def _read_named(
+def _read_policies(
     policies: Mapping[str, PolicyOrLabels] | None, space: StateActionSpace, objective: Objective
 ) -> dict[str, PolicyLike]:
     named = {} if policies is None else read_names(policies)
@@ -489,7 +490,7 @@ def _action_probs(
     return np.broadcast_to(np.asarray(probs, np.float64), shape)
 
 
-def _seen(posterior: Fitted) -> Float[np.ndarray, "S A"]:
+def _pair_counts(posterior: Fitted) -> Float[np.ndarray, "S A"]:
     """How often the data of a posterior have each pair, at any step."""
     return np.asarray(posterior.visit_counts(), np.float64).reshape(-1, *posterior.space.shape[-2:]).sum(0)
 
@@ -497,7 +498,7 @@ def _seen(posterior: Fitted) -> Float[np.ndarray, "S A"]:
 def _policy_set(posterior: Fitted, problem: Problem) -> PolicySet:
     """The policies that the limits leave, by the counts of a posterior."""
     baseline = _action_probs(problem.baseline, problem.space, problem.objective)
-    return policy_set(problem.limits, problem.space.legal, baseline.shape, _seen(posterior), baseline)
+    return policy_set(problem.limits, problem.space.legal, baseline.shape, _pair_counts(posterior), baseline)
 
 
 def _rule(problem: Problem) -> Rule:
@@ -597,7 +598,7 @@ def _candidate(
         improvement,
         name in problem.named,
         prior_share=None if basis is None else basis.prior_share,
-        fewest=float(_seen(posterior)[taken].min()) if taken.any() else None,
+        fewest=float(_pair_counts(posterior)[taken].min()) if taken.any() else None,
         doubts=tuple(doubts),
         spending=spending,
     )
@@ -622,7 +623,7 @@ def _spread(
     )
 
 
-def _weighed(
+def _weigh(
     key: PRNGKeyArray,
     problem: Problem,
     criticism: Criticism,
@@ -663,7 +664,7 @@ def _more(policy: Float[np.ndarray, "*H S A"], today: Float[np.ndarray, "*H S A"
     return np.asarray((policy > today + 1e-6).reshape(-1, *policy.shape[-2:]).any(0))
 
 
-def _rarely_tried(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
+def _rare_pairs(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below: int) -> RarelyTried | None:
     """The legal pairs that keep the baseline's probability; None: none is asked to."""
     if not below:
         return None
@@ -702,7 +703,7 @@ def _tipping(
         )
 
 
-def _anchored(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:
+def _anchor(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:
     """Of all policies: the baseline is worth the returns, another its gain more. None: the log has no returns."""
     returns = returns_of(log, objective)
     if isinstance(returns, str):

@@ -201,7 +201,7 @@ class Decision:
         return self.choice.shadow_prices
 
     @property
-    def told_budgets(self) -> tuple[str, ...]:
+    def budget_lines(self) -> tuple[str, ...]:
         """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
         spent = {} if self.lead is None else self.candidates[self.lead].spending
         lines = [f"{self.lead}: {line}" for line in spent.values()]
@@ -371,7 +371,7 @@ class Decision:
             else f"the baseline {worth}, 95 % interval {amounts(low, high)}",
         ]
         parts += [self._candidate_table()] if self.candidates else []
-        parts += [f"budget: {line}" for line in self.told_budgets]
+        parts += [f"budget: {line}" for line in self.budget_lines]
         parts += [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
         parts += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
         title = f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"

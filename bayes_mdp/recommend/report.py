@@ -134,7 +134,7 @@ def _page(decision: Decision, command: str) -> str:
             values_figure(decision.comparison.values, "value: mean and 95 % interval")
             + _values(decision)
             + _verdict(decision.comparison.verdict)
-            + _anchored(decision),
+            + _anchor_section(decision),
         ),
         folded(
             "How the log's policy was chosen",
@@ -247,7 +247,7 @@ def _values(decision: Decision) -> str:
     return f"<table><tr>{head}</tr>{rows}</table>"
 
 
-def _anchored(decision: Decision) -> str:
+def _anchor_section(decision: Decision) -> str:
     """The anchored values, under their own name."""
     if decision.anchored is None:
         return ""

@@ -128,7 +128,7 @@ def read_bytes(path: AnyPath, expected: str = "a file") -> bytes:
     return Path(path).read_bytes()
 
 
-def write_sealed(path: AnyPath, write: Callable[[Path], object]) -> None:
+def write_with_checksum(path: AnyPath, write: Callable[[Path], object]) -> None:
     """As `write_beside`; the file ends with its checksum."""
 
     def write_and_seal(beside: Path) -> None:
@@ -141,7 +141,7 @@ def write_sealed(path: AnyPath, write: Callable[[Path], object]) -> None:
     write_beside(path, write_and_seal)
 
 
-def read_sealed(path: AnyPath, expected: str) -> bytes:
+def read_with_checksum(path: AnyPath, expected: str) -> bytes:
     """The content of a sealed file, without its last line.
 
     Args:
@@ -160,10 +160,10 @@ def read_sealed(path: AnyPath, expected: str) -> bytes:
     return content
 
 
-def check_sealed(path: AnyPath, expected: str) -> str:
+def check_checksum(path: AnyPath, expected: str) -> str:
     """Check the last line of a sealed file that may be large: it is read block by block.
 
-    Args, Raises: as of `read_sealed`.
+    Args, Raises: as of `read_with_checksum`.
 
     Returns:
         The checksum.
@@ -212,7 +212,7 @@ def write_netcdf(dataset: "xr.Dataset", path: AnyPath) -> None:
     Raises:
         ValueError, OSError: see `bayes_mdp.utils.files.check_file`.
     """
-    write_sealed(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
+    write_with_checksum(path, lambda beside: dataset.to_netcdf(beside, engine="h5netcdf"))
 
 
 def read_netcdf(path: AnyPath, expected: str = "a whole NetCDF file, as this package wrote it") -> "xr.Dataset":
@@ -223,7 +223,7 @@ def read_netcdf(path: AnyPath, expected: str = "a whole NetCDF file, as this pac
     """
     import xarray as xr
 
-    content = read_sealed(path, expected)
+    content = read_with_checksum(path, expected)
     try:
         return xr.load_dataset(io.BytesIO(content), engine="h5netcdf")
     except Exception as error:  # HDF5 raises what it likes

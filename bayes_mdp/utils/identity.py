@@ -415,7 +415,7 @@ def _package_of(module: str | None) -> str | None:
     if root in sys.stdlib_module_names:
         return "python"
     this_package = __name__.partition(".")[0]
-    if root != this_package and not _is_installed(root):
+    if root != this_package and not _belongs_to_site(root):
         return None
     try:
         return f"{root} {version(root)}"
@@ -423,7 +423,7 @@ def _package_of(module: str | None) -> str | None:
         return root
 
 
-def _is_installed(root: str) -> bool:
+def _belongs_to_site(root: str) -> bool:
     loaded = sys.modules.get(root)
     try:
         spec = importlib.util.find_spec(root) if loaded is None else None

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from importlib import metadata
 from typing import SupportsFloat
 
@@ -49,17 +50,25 @@ def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
     return f"[{amount(low, digits)}, {amount(high, digits)}]"
 
 
-DOCS = "docs/"
-"""Where they are: in the checkout. A public address takes its place when there is one."""
-
-
 def see(page: str) -> str:
-    """What a message ends with: "(see docs/how-to/read-a-log.md)".
+    """What a message ends with: "(see how-to/read-a-log in the documentation)", or the address of the page.
 
     Args:
         page: its path in the documentation, without an ending.
     """
-    return f"(see {DOCS}{page}.md)"
+    site = _site()
+    return f"(see {page} in the documentation)" if site is None else f"(see {site}{page}.html)"
+
+
+@cache
+def _site() -> str | None:
+    """Where the documentation of the installed package is, with a slash at its end; None: it names no address."""
+    try:
+        urls = metadata.metadata("bayes-mdp").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return None
+    sites = [address for name, _, address in (url.partition(", ") for url in urls) if name == "Documentation"]
+    return f"{sites[0].rstrip('/')}/" if sites else None
 
 
 @contextmanager
@@ -98,7 +107,7 @@ def install(extra: str) -> str:
     return f"pip install {' '.join(map(repr, needed))} (the extra {extra!r})"
 
 
-def installed_version(package: str) -> str:
+def version_of(package: str) -> str:
     """Its version, or "not installed".
 
     Args:

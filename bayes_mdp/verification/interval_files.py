@@ -434,7 +434,7 @@ def _prism_rewards(place: Path, parts: _Parts, number: Mapping[tuple[int, int], 
 _Bytes: TypeAlias = dict[str, bytes]
 
 
-def _packed(bits: Bool[np.ndarray, " N"]) -> bytes:
+def _pack(bits: Bool[np.ndarray, " N"]) -> bytes:
     """Bits, the first the least, in words of 64."""
     packed = np.packbits(bits, bitorder="little")
     return packed.tobytes() + bytes(-len(packed) % 8)
@@ -469,7 +469,7 @@ def _umb_of(model: IntervalMDP) -> bytes:
     }
     files: _Bytes = {
         "index.json": json.dumps(index, indent=2).encode(),
-        "state-is-initial.bin": _packed(np.arange(model.n_states) == model.initial),
+        "state-is-initial.bin": _pack(np.arange(model.n_states) == model.initial),
         "state-to-choices.bin": model.first_choice.astype("<u8").tobytes(),
         "state-to-player.bin": np.zeros(model.n_states, "<u4").tobytes(),
         "choice-to-branches.bin": model.first_entry.astype("<u8").tobytes(),
@@ -479,7 +479,7 @@ def _umb_of(model: IntervalMDP) -> bytes:
         "actions/choices/strings.bin": b"".join(texts),
         "actions/choices/string-mapping.bin": np.cumsum([0, *map(len, texts)]).astype("<u8").tobytes(),
     }
-    files |= {f"annotations/aps/{name}/states/values.bin": _packed(states) for name, states in labels.items()}
+    files |= {f"annotations/aps/{name}/states/values.bin": _pack(states) for name, states in labels.items()}
     files |= {f"annotations/rewards/{name}/choices/values.bin": paid.tobytes() for name, paid in rewards.items()}
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w:gz") as archive:

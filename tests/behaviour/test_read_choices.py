@@ -105,5 +105,5 @@ def test_bad_cells_are_told_at_once_with_the_page():
     with pytest.raises(ValueError, match="4 such cells in all") as error:
         read_choices(bad, **COLUMNS, state="cue", trial="t")
     for text in ("row 1: action 'move' is empty", "row 3: reward 'paid' is inf", "row 4: trial 't' is 'soon'",
-                 "row 5: state 'cue' is empty", "(see docs/how-to/fit-learners-to-people.md)"):  # fmt: skip
+                 "row 5: state 'cue' is empty", "(see how-to/fit-learners-to-people in"):  # fmt: skip
         assert text in str(error.value)

@@ -1,31 +1,28 @@
-"""The picture of the table of `decide`: its numbers are those of the page."""
-
-import json
-import re
+"""The page of `decide`: its tables are those of the file of logs."""
 
 import pytest
 
-from benchmarks.decide_grid_picture import DOCS, PANELS, read_rows
+from benchmarks.decide_grid import LOGS, read_logs
+from benchmarks.decide_grid_picture import (
+    ORDINARY_HEAD,
+    PAGE,
+    PLANTED_HEAD,
+    ordinary_lines,
+    planted_lines,
+    with_table,
+)
 
 
-def test_the_page_has_the_numbers_of_the_file():
-    """Row for row, as they are rounded there: both coverages, and what is realised."""
-    rows = read_rows(DOCS / "measured" / "decide_grid.json")
-    page = (DOCS / "measured" / "decisions.md").read_text(encoding="utf-8")
-    table = page.partition("## The default of `decide`")[2]
-    shown = re.findall(r"^\| [^|]+, (\d+) \|.*\| ([\d.]+), ([\d.]+) \| ([\d.]+) \|$", table, re.MULTILINE)
-    assert len(rows) == len(shown) > 8
-    for row, (episodes, *numbers) in zip(rows, shown, strict=True):
-        assert row["episodes"] == int(episodes)
-        for name, number in zip(("coverage", "coverage_decide", "realised"), numbers, strict=True):
-            assert abs(row[name] - float(number)) <= 0.0051, (row, name)
+@pytest.mark.parametrize(("head", "lines"), [(ORDINARY_HEAD, ordinary_lines), (PLANTED_HEAD, planted_lines)])
+def test_the_page_has_the_tables_of_the_file(head, lines):
+    made = lines(read_logs(LOGS))
+    assert len(made) >= 4
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_table(page, head, made) == page
+    # Of one log fewer the table is another.
+    assert with_table(page, head, lines(read_logs(LOGS).groupby("family").tail(20))) != page
 
 
-def test_a_row_that_lacks_a_number_is_refused(tmp_path):
-    row = dict.fromkeys((*PANELS, "coverage", "family", "episodes"), 1.0)
-    (tmp_path / "whole.json").write_text(json.dumps([row]))
-    assert read_rows(tmp_path / "whole.json") == [row]
-    del row["harm"]
-    (tmp_path / "part.json").write_text(json.dumps([row]))
-    with pytest.raises(ValueError, match=r"part\.json has a row without 'harm'"):
-        read_rows(tmp_path / "part.json")
+def test_a_page_without_the_table_is_refused():
+    with pytest.raises(ValueError, match="page has no table that begins with"):
+        with_table("# A page\n", ORDINARY_HEAD, [])

@@ -2,6 +2,8 @@
 
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false, reportOptionalMemberAccess=false
 # pyright: reportOptionalSubscript=false
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,9 +17,11 @@ from bayes_mdp.decisions.host_optima import (
     best_policies,
     episodic_occupancy,
     episodic_values,
+    expected_values,
     pair_time,
 )
-from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, solve
+from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, solve, values_and_time
+from bayes_mdp.inference import pair_draws as pair_draws_module
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pair_draws, pairs_of_mdp
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning import occupancy as planned_occupancy
@@ -372,3 +376,46 @@ def test_weights_that_differ_from_draw_to_draw(name):
         alone = PolicyPairs(rows, policy).chains(Drawn(drawn.probs[n : n + 1], drawn.reward[n : n + 1]))
         near(together.matrix[n], alone.matrix[0])
         near(together.reward[n], alone.reward[0])
+
+
+@pytest.mark.parametrize("width", [np.float32, np.float64])
+def test_entries_that_are_zero_are_left_out(width, monkeypatch):
+    """Rows of small concentrations: chains and expectations by einsum over the whole MDP, some pairs not used."""
+    monkeypatch.setattr(pair_draws_module, "FEW_OF", 0)
+    rng, (state, action), outcomes = np.random.default_rng(1), np.argwhere(LEGAL).T, S + 1
+    place, first = np.tile(np.arange(outcomes), len(state)), outcomes * np.arange(len(state) + 1)
+    rows = PairRows(None, state, action, first, place, place, S)
+    probs = rng.dirichlet(np.full(outcomes, 0.03), size=(N, len(state)))
+    probs = np.where(probs > 0.05, probs, 0.0)
+    probs = (probs / probs.sum(-1, keepdims=True)).astype(width)
+    drawn = Drawn(probs.reshape(N, -1), rng.normal(size=(N, len(state))))
+    assert pair_draws_module.mostly_zero(drawn.probs)
+    policies = np.zeros((N, S, A))
+    policies[:, state, action] = rng.random((N, len(state))) * (rng.random(len(state)) < 0.6)
+    policies[:, np.arange(S), LEGAL.argmax(-1)] += 0.1
+    policies /= policies.sum(-1, keepdims=True)
+    dense = np.zeros((N, S, A, outcomes))
+    dense[:, state, action] = probs.astype(np.float64) / probs.astype(np.float64).sum(-1, keepdims=True)
+    alone = PolicyPairs(rows, policies[0])
+    expected = np.einsum("nsa,nsao->nso", policies, dense)[..., :S]
+    near(alone.chains(drawn).matrix, np.einsum("sa,nsao->nso", policies[0], dense)[..., :S])
+    near(alone.weighted(policies).chains(drawn).matrix, expected)
+    values = rng.normal(size=(N, outcomes))
+    near(expected_values(rows, drawn.probs, values), np.einsum("nsao,no->nsa", dense, values)[:, state, action])
+
+
+@pytest.mark.parametrize("name", ["dense", "exit"])
+def test_values_and_times_share_factors(name, monkeypatch):
+    posterior, objective, rows, drawn, _ = draws(name)
+    start = np.full(S, 1 / S)
+    chains = PolicyPairs(rows, policies(posterior, objective)[-1]).chains(drawn)
+    apart = values_and_time(chains, objective, start)
+    monkeypatch.setattr(host_values, "FACTORED", 0)
+    for one, other in zip(values_and_time(chains, objective, start), apart, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    # One draw whose system is singular leaves the others alone.
+    never = np.array(chains.matrix)
+    never[0] = np.eye(len(never[0]))
+    values, time = values_and_time(replace(chains, matrix=never), bm.FirstExit(), start)
+    assert np.isnan(values[0]).all() and np.isnan(time[0]).all()
+    assert name != "exit" or (np.isfinite(values[1:]).all() and np.isfinite(time[1:]).all())

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL
 from bayes_mdp.decisions import policy_evaluation as judge
-from bayes_mdp.decisions.perfect_information import probability_optimal, shared_out
+from bayes_mdp.decisions.perfect_information import probability_optimal, share_among_best
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -102,7 +102,7 @@ def test_episodes_are_the_numpy_recursion_on_the_same_draws(key, monkeypatch):
 
 def test_ties_are_shared_and_illegal_actions_never_optimal():
     q = jnp.array([[[1.0, 1.0, 0.0]], [[2.0, -jnp.inf, 1.0]]])
-    np.testing.assert_allclose(shared_out(q), [[[0.5, 0.5, 0]], [[1, 0, 0]]])
+    np.testing.assert_allclose(share_among_best(q), [[[0.5, 0.5, 0]], [[1, 0, 0]]])
     legal = np.array([[True, False, True]])
     space = StateActionSpace(1, 3, legal=legal)
     belief = conjugate_posterior(dirichlet_rows(np.ones((3, 1)), (1, 3, 1)), known_rewards(np.ones((1, 3))), space)

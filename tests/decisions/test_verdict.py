@@ -70,9 +70,10 @@ def test_it_abstains_for_each_reason_and_only_then(found, value_range, held_out,
 
 
 def test_its_words():
-    assert str(Verdict((), ())).startswith("verdict: no reason was found to distrust this (see docs/how-to/decide")
+    assert str(Verdict((), ())).startswith("verdict: no reason was found to distrust this (see how-to/decide")
     text = str(verdict_on({"a": value(share=0.5)}, None, ""))
-    assert text.splitlines()[0] == "verdict: not decided by these data (see docs/how-to/decide-from-a-log.md)"
+    page = "(see how-to/decide-from-a-log in the documentation)"
+    assert unwrapped(text).startswith(f"verdict: not decided by these data {page}")
     assert "What would decide: data of low go (0.5), or a prior that is known to fit" in unwrapped(text)
 
 

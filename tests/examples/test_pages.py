@@ -61,6 +61,8 @@ def test_every_python_block_runs_and_prints_what_is_stored(name, workplace):
     for (code, before), now in zip(stored, printed, strict=True):
         if before:
             assert same_output(before, now), f"python tools/page_outputs.py {name}; below {code[-200:]!r}:\n{now}"
+    for file, place in page_outputs.pictures((ROOT / name).read_text(), Path(name).stem).items():
+        assert (workplace / file).is_file() and place.is_file(), f"python tools/page_outputs.py {name}"
 
 
 def test_outputs_are_stored_below_their_blocks():
@@ -69,7 +71,27 @@ def test_outputs_are_stored_below_their_blocks():
     assert once == page.replace("print(1)\n```\n", "print(1)\n```\n\n<!-- printed -->\n```text\n1\n```\n")
     assert [output for _, output in page_outputs.blocks(once)] == ["1\n", ""]
     assert with_outputs(once, ["1\n", ""]) == once and with_outputs(once, ["", ""]) == page
+    varies = page.replace("```python\nprint(1)", "<!-- varies -->\n```python\nprint(1)")
+    assert with_outputs(varies, ["1\n", ""]) == varies  # times and versions are not stored
     assert run_blocks(["x = 2\nprint(x)", "print(x + 1)  \nprint()"], "page") == ["2\n", "3\n"]
+
+
+def test_pictures_of_a_page_are_those_that_it_names():
+    page = "![a](../images/pages/agents-regret.png) ![b](../images/pages/agents-too-late.png) ![c](../images/demo.png)"
+    assert page_outputs.pictures(page, "agents") == {
+        "regret.png": page_outputs.PICTURES / "agents-regret.png",
+        "too-late.png": page_outputs.PICTURES / "agents-too-late.png",
+    }
+    assert page_outputs.pictures(page, "agent") == {}
+
+
+def test_every_stored_picture_is_shown():
+    shown = {
+        place
+        for page in (ROOT / "docs" / "how-to").glob("*.md")
+        for place in page_outputs.pictures(page.read_text(), page.stem).values()
+    }
+    assert shown == set(page_outputs.PICTURES.glob("*.png"))
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ class WeibullBelief(RewardBelief):
     def law_of(self, drawn):
         return dist.Weibull(drawn[0] ** (-1.0 / xp.asarray(self.shape)), self.shape)
 
-    def drawn_mean(self, drawn):
+    def conditional_mean(self, drawn):
         return self._factor(1) * drawn[0] ** (-1.0 / xp.asarray(self.shape))
 
-    def drawn_noise(self, drawn):
+    def conditional_noise(self, drawn):
         return (self._factor(2) - self._factor(1) ** 2) * drawn[0] ** (-2.0 / xp.asarray(self.shape))
 
     def log_constant(self, reward):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.experiments.resume import Cells
-from bayes_mdp.utils.files import write_sealed
+from bayes_mdp.utils.files import write_with_checksum
 from tests.flips import NUMBER, refused_flips
 
 
@@ -21,7 +21,7 @@ def test_damaged_cells_are_refused(tmp_path):
     note = folder / "configuration.json"
     assert refused_flips(note, lambda: Cells(folder, {"a": [1, 2.5]}), lambda found: True) > 0.8 * NUMBER
     np.savez(folder / "two.npz", **values)
-    write_sealed(folder / "three.npz", lambda beside: beside.write_bytes(b"no zip"))
+    write_with_checksum(folder / "three.npz", lambda beside: beside.write_bytes(b"no zip"))
     for name in ("two", "three"):
         with pytest.raises(ValueError, match="expected a finished cell"):
             kept.get(name, never)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.experiments import RunOptions, run, save_result
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, key_from
@@ -109,3 +110,29 @@ def test_regret_that_is_not_known_is_refused_with_the_reason():
     ):
         plot_regret({"b": result, "a": unknown})
     assert plot_regret(_run(num_seeds=1)).axes[0].get_title() == "1 seed"
+
+
+def test_a_posterior_shows_its_end_and_how_sure_it_is():
+    """The numbers drawn are those of the posterior; listed successors stand in their columns."""
+    data = bm.Transitions([0, 0, 1, 0], [0, 0, 0, 1], None, [0, 1, 1, 0], [False, False, True, False])
+    prior = bm.models.known_rewards(np.eye(2))
+    dense = bm.infer(KEY, prior, data, space=StateActionSpace(2, 2, ends=True))
+    lists = [[[0, 1, 2], [0, -1, -1]], [[1, 2, -1], [0, 1, 2]]]
+    listed = bm.infer(KEY, prior, data, space=StateActionSpace(2, 2, successors=lists, ends=True))
+    for posterior in (dense, listed):
+        figure = plot_posterior(posterior)
+        drawn = {axes.get_title(): axes for axes in figure.axes if axes.get_xlabel()}
+        assert list(drawn) == [
+            *(f"{words}\naction {a}" for words in ("P(next)",) for a in (0, 1)), "mean reward", "visits",
+            *(f"sd of P(next)\naction {a}" for a in (0, 1)), "sd of the mean reward"]  # fmt: skip
+        draws = posterior.sample(KEY, (20_000,))
+        draws = draws.to_dense() if posterior is listed else draws
+        rows = np.concatenate([draws.transition_probs, np.asarray(draws.end_probs)[..., None]], axis=-1)
+        for a in (0, 1):
+            mean, sd = (
+                drawn[f"{words}\naction {a}"].images[0].get_array().data for words in ("P(next)", "sd of P(next)")
+            )
+            np.testing.assert_allclose(mean, rows.mean(0)[:, a], atol=0.01)
+            np.testing.assert_allclose(sd, rows.std(0)[:, a], atol=0.01)
+        assert not np.any(drawn["sd of the mean reward"].images[0].get_array().data)  # they are known
+        np.testing.assert_array_equal(drawn["visits"].images[0].get_array().data, [[2, 1], [1, 0]])

@@ -29,7 +29,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.models import dirichlet_normal_gamma
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.utils.files import write_sealed
+from bayes_mdp.utils.files import write_with_checksum
 from tests.experiments.toy import ToyBelief, two_states, walk_that_ends
 from tests.flips import NUMBER, refused_flips
 from tests.options import fold
@@ -132,7 +132,7 @@ def test_a_cut_snapshot_is_refused(tmp_path):
     path.with_name("run.nc.partial").write_bytes(b"x" * 100)
     with pytest.raises(ValueError, match="expected a whole snapshot of a run"):
         _toy(path=path)
-    write_sealed(path.with_name("run.nc.partial"), lambda beside: beside.write_bytes(b"no zip"))
+    write_with_checksum(path.with_name("run.nc.partial"), lambda beside: beside.write_bytes(b"no zip"))
     with pytest.raises(ValueError, match="expected a whole snapshot of a run"):
         _toy(path=path)
 

@@ -336,7 +336,13 @@ def test_real_runs_on_two_threads(tmp_path):
             **options,
         )
     key = jax.random.wrap_key_data(jnp.asarray(_key_of("deep_sea:3")))
-    alone = bm.run(EpsilonGreedyQ(epsilon=0.5), bm.envs.deep_sea(3), objective=Episodic(3), **options | {"key": key})
+    alone = bm.run(
+        EpsilonGreedyQ(epsilon=0.5),
+        bm.envs.deep_sea(3),
+        objective=Episodic(3),
+        options=bm.experiments.RunOptions(regret="average"),
+        **options | {"key": key},
+    )
     for name in ("reward", "regret"):
         assert np.array_equal(alone[name], result[name][1])
 

@@ -20,7 +20,7 @@ from scipy import stats
 from scipy.special import betaln, gammaln, log_expit, logsumexp
 
 import bayes_mdp as bm
-from bayes_mdp.inference.collapsed.collapse import collapsed_model
+from bayes_mdp.inference.collapsed.collapse import hyperparameter_model
 from bayes_mdp.models import MDPSpec, NormalGamma
 from bayes_mdp.models.isolate import traced_alone
 
@@ -79,7 +79,7 @@ class Form(NamedTuple):
 @traced_alone
 def log_collapsed(hierarchy, values, data_statistics):
     """log p(hyperparameters, data) by the marginal model, for values in their own supports (no Jacobian)."""
-    model = handlers.seed(collapsed_model(hierarchy), 0)
+    model = handlers.seed(hyperparameter_model(hierarchy), 0)
     return log_density(model, (data_statistics,), {}, dict(values))[0]
 
 

@@ -236,7 +236,7 @@ def test_a_warning_where_they_look_like_the_log(program, data, like):
         return
     (message,) = (str(each.message) for each in caught)
     assert message.startswith("prior: site 'seen' is observed in the program, and ") and like in message
-    assert "may be counted twice" in message and message.endswith("(see docs/how-to/write-a-prior.md)")
+    assert "may be counted twice" in message and message.endswith("(see how-to/write-a-prior in the documentation)")
 
 
 def test_a_run_of_the_rewards_is_noticed():

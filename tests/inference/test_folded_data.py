@@ -195,3 +195,71 @@ def test_hyperparameters_are_drawn_given_a_folded_log(paths, space):
     posterior = bm.infer(KEY, program, folded, space=space, method="collapsed", sampler=options)
     other = bm.infer(KEY, program, folded.counts(space), space=space, method="collapsed", sampler=options)
     np.testing.assert_array_equal(posterior.mean_mdp().transition_probs, other.mean_mdp().transition_probs)
+
+
+def counted(space, concentration):
+    """Rows of Dirichlet(1), Poisson rewards of unknown rate."""
+    with space.plates():
+        rows = numpyro.sample("rows", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+        rate = numpyro.sample("rate", dist.Gamma(concentration, 2.0))
+    return MDPSpec(rows, reward=dist.Poisson(rate))
+
+
+def counted_by_kind(space):
+    kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.5, 0.5])))
+    return counted(space, jnp.array([1.0, 8.0])[kind])
+
+
+def counted_by_size(space):
+    return counted(space, numpyro.sample("size", dist.HalfNormal(3.0)))
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """60 rows whose rewards are counts, 3 states, 2 actions."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {"s": rng.integers(3, size=60), "a": rng.integers(2, size=60), "n": rng.integers(3, size=60)}
+        | {"r": rng.poisson(2.0, size=60).astype(float), "end": False}
+    )
+
+
+@pytest.mark.parametrize("prior", [counted_by_kind, counted_by_size])
+def test_sums_of_counts_weigh_hyperparameters_as_the_log_does(prior, visits):
+    # Sums hold no factorials: these are the same whatever the hyperparameter, so that weights need none.
+    read, folded = bm.read_log(visits, **COLUMNS), fold_log(visits, **COLUMNS, chunksize=20)
+    space = bm.StateActionSpace.from_log(read)
+    whole, sums = (bm.infer(KEY, prior, data, space=space) for data in (read, folded))
+    assert sums.method == whole.method
+    np.testing.assert_allclose(sums.weights, whole.weights, rtol=1e-6)
+    np.testing.assert_allclose(sums.mean_mdp().reward, whole.mean_mdp().reward, rtol=1e-6)
+    assert "nan" not in str(sums)
+    with pytest.raises(ValueError, match="the density of its data is not known"):
+        bm.evidence(sums)
+
+
+def test_sums_of_counts_weigh_hyperparameters_block_by_block(visits):
+    space = bm.StateActionSpace.from_log(fold_log(visits, **COLUMNS))
+    blocks = [fold_log(visits[i : i + 20], **COLUMNS, space=space) for i in (0, 20, 40)]
+    after = bm.infer(KEY, counted_by_kind, blocks[0], space=space)
+    for block in blocks[1:]:
+        after = after.update(block)
+    whole = bm.infer(KEY, counted_by_kind, bm.read_log(visits, **COLUMNS), space=space)
+    np.testing.assert_allclose(after.weights, whole.weights, rtol=1e-6)
+    np.testing.assert_allclose(after.discount_data(0.5).weights, whole.discount_data(0.5).weights, rtol=1e-6)
+
+
+def test_sums_that_weigh_components_by_what_they_do_not_hold_are_refused(visits):
+    def trials(space):
+        kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.5, 0.5])))
+        with space.plates():
+            rows = numpyro.sample("rows", dist.Dirichlet(jnp.ones(space.n_outcomes)))
+            share = numpyro.sample("share", dist.Beta(1.0, 1.0))
+        return MDPSpec(rows, reward=dist.Binomial(jnp.array([20, 40])[kind], share))
+
+    # log comb(n, r) differs between n = 20 and n = 40, and is no sum of the rewards.
+    folded = fold_log(visits, **COLUMNS)
+    space = bm.StateActionSpace.from_log(folded)
+    assert np.isfinite(bm.infer(KEY, trials, bm.read_log(visits, **COLUMNS), space=space).weights).all()
+    with pytest.raises(ValueError, match="the components of the mixture differ in numbers of the Binomial"):
+        bm.infer(KEY, trials, folded, space=space)

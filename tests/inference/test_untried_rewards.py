@@ -120,7 +120,7 @@ class Drawn(eqx.Module):
     def visit_counts(self):
         return jnp.array([[5.0, 5.0, 0.0]])
 
-    def rewards_seen(self):
+    def num_rewards_observed(self):
         return 10.0
 
     def effective_sample_size(self):

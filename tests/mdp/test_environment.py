@@ -102,3 +102,29 @@ def test_reward_and_next_state_have_keys_of_their_own():
     env = Environment(mdp, dist.Uniform(np.zeros((2, 1)), np.ones((2, 1))))
     taken = [env.step(jax.random.key(i), 0, 0) for i in range(24)]
     assert 0 < sum((reward >= 0.5) == (state == 1) for state, reward, _ in taken) < 24
+
+
+def test_an_environment_says_its_law():
+    mdp = environment().mdp
+    shown = str(Environment(mdp, NormalReward(mdp.reward, 0.5), name="ward", optimum=2.5)).splitlines()
+    assert shown[0] == "ward: 3 states, 1 actions"
+    facts = {line.split()[0]: " ".join(line.split()[1:]) for line in shown[1:]}
+    assert facts == {
+        "start": "one of 2 states",
+        "episodes": "some steps end them",
+        "rewards": "normal, standard deviation 0.5, means from 1 to 3",
+        "optimum": "2.5",
+    }
+    by_cell = NormalReward(mdp.reward, np.array([[0.1], [0.2], [0.4]]))
+    sevens = dist.Delta(np.full((3, 1, 4), 7.0)).to_event(1)
+    seven = MDP(mdp.transition_probs, np.full((3, 1), 7.0), end_probs=mdp.end_probs, initial=mdp.initial)
+    for law, said in (
+        (NormalReward(mdp.reward), "always the mean"),
+        (by_cell, "normal, standard deviation 0.1 to 0.4"),
+        (dist.Poisson(np.asarray(mdp.reward)), "Poisson"),
+        (dist.Normal(np.asarray(mdp.reward), 1.0).expand([3, 1]), "Normal"),
+    ):
+        assert f"rewards   {said}, means from 1 to 3" in str(Environment(mdp, law))
+    assert "rewards   Delta, by outcome, means from 7 to 7" in str(Environment(seven, sevens))
+    assert "no step ends them" in str(environment(ends=False)) and "<table" in environment()._repr_html_()
+    jax.jit(lambda env: str(env) and env.mdp.reward)(environment())  # traced: sizes alone

@@ -135,7 +135,7 @@ def test_every_reader_warns_with_the_same_sentence(kind, tmp_path):
     said = (
         f"{where}: state 's' has the labels 'Mild' (2 rows) and 'mild' (30 rows), and 1 more such pair, which may be "
         "two spellings of one and are now two states: correct the log, or name all labels if they differ "
-        "(states=[...]; in the shell --states A,B,C) (see docs/how-to/read-a-log.md)"
+        "(states=[...]; in the shell --states A,B,C) (see how-to/read-a-log in the documentation)"
     )
     with pytest.warns(UserWarning) as told:
         bm.read_log(source, **COLUMNS)

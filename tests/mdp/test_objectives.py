@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.objectives import discounted_steps, require_undiscounted, step_discount
+from bayes_mdp.mdp.objectives import require_undiscounted, step_discount, sum_of_discounts
 
 
 @pytest.mark.parametrize("discount", [1.0, -0.1, float("nan"), float("inf"), np.float32(1.5), 1])
@@ -81,7 +81,7 @@ def test_episodes_without_discount_are_what_they_were():
 @pytest.mark.parametrize("discount", [1.0, 1 - 2.0**-50, 0.9, 1e-200])
 def test_the_value_of_one_a_step(discount):
     exact = math.fsum(discount**t for t in range(50))
-    assert discounted_steps(Episodic(50, discount)) == pytest.approx(exact, rel=1e-14)
+    assert sum_of_discounts(Episodic(50, discount)) == pytest.approx(exact, rel=1e-14)
 
 
 def test_who_takes_no_discount_says_so():

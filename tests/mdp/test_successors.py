@@ -212,7 +212,7 @@ def test_data_outside_the_lists_are_refused(key):
         bm.infer(key, PRIORS["bernoulli"], bad, space=listed)
     assert str(caught.value) == (
         f"transitions.next_state[3] is {absent}, expected a listed successor of state {data.state[3]}, "
-        f"action {data.action[3]} (see docs/how-to/read-a-log.md)"
+        f"action {data.action[3]} (see how-to/read-a-log in the documentation)"
     )
 
 

@@ -217,7 +217,7 @@ def most_likely(program, space, log):
     """(log likelihood, sites) at the mode under a prior that is as good as flat."""
     from jax.flatten_util import ravel_pytree
 
-    from bayes_mdp.inference.context_posterior import _unconstrained
+    from bayes_mdp.inference.context_posterior import _minus_log_density
     from bayes_mdp.inference.draws.methods import Laplace
     from bayes_mdp.inference.sampled.conditioned_program import conditioned
     from bayes_mdp.inference.sampled.recipe import recipe_for
@@ -227,7 +227,7 @@ def most_likely(program, space, log):
     with jax.enable_x64(True):
         recipe = recipe_for(side_by_side(program, space), wide, Laplace())
         statistics = statistics_on_host(recipe, log.covariates.moved(log.transitions, space.n_states))
-        potential, shapes, constrained = _unconstrained(conditioned(recipe.prior, wide), statistics)
+        potential, shapes, constrained = _minus_log_density(conditioned(recipe.prior, wide), statistics)
         zeros, unravel = ravel_pytree(shapes)
         point, _, _ = find_mode(TracedDensity(potential), np.zeros(zeros.size))
         sites = jax.tree.map(np.asarray, constrained(unravel(point)))

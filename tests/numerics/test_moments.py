@@ -8,7 +8,7 @@ import pytest
 
 from bayes_mdp.numerics.moments import (
     ExactSums,
-    concatenated,
+    concatenate_sums,
     exact_moments,
     merge_moments,
     pool_moments,
@@ -89,7 +89,7 @@ def test_moments_are_correctly_rounded_and_shards_add_to_the_same_digits(seeds):
         order = rng.permutation(number)
         parts = [sum_and_squares(values[i], group[i], size) for i in np.array_split(order, 3)]
         for k, total in enumerate(whole):
-            joined = concatenated([part[k] for part in parts]).grouped(np.tile(np.arange(size), 3), size)
+            joined = concatenate_sums([part[k] for part in parts]).grouped(np.tile(np.arange(size), 3), size)
             assert same(joined, total), seed
 
 

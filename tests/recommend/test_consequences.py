@@ -107,6 +107,20 @@ def test_a_promise_of_half_of_the_data_is_the_sign():
     assert Consequence(NEW, "x", 1.0, gain, 2.0, 0.95).prob == 1.0
 
 
+@pytest.mark.parametrize(
+    ("number", "worse", "stops", "doubt"),
+    [(400, 20, False, False), (400, 28, False, True), (400, 32, True, False), (40_000, 2_800, True, False)],
+)
+def test_a_promise_is_broken_where_the_draws_show_it(number, worse, stops, doubt):
+    """.930 for .95 in 400 draws, whose error is .013, may be chance; .920 is not, nor .930 in 40,000 draws."""
+    gain = np.where(np.arange(number) < worse, -1.0, 1.0)
+    answer = Consequence(SHARE, "x", 1.0, gain, 0.0, 0.95)
+    assert answer.stops == stops and answer.in_doubt == doubt
+    assert ("0.95 up to Monte Carlo error: the answer stays" in str(answer)) == doubt
+    # A gain that is none stops it, whatever the draws may show.
+    assert Consequence(SHARE, "x", 1.0, 0.0 * gain, 0.0, 0.95).stops
+
+
 def test_behaviour_by_step_is_judged_at_the_earlier_and_the_later_steps():
     """Staff who do what is best from the middle of an episode on: over that nothing is gained."""
     rng = np.random.default_rng(4)

@@ -327,7 +327,7 @@ def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
     write_report(decision, tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
     assert "What the value of the chosen policy is most uncertain about" in page
-    assert "What data are worth for the decision: bm.information.next_experiment (see docs/how-to/" in page
+    assert "What data are worth for the decision: bm.information.next_experiment (see how-to/" in page
     assert "Anchored values: mean return of the log" in page and "is an observation, no theorem" in page
     assert f"<td>{decision.anchored['chosen'].mean:.5g}</td>" in page
     # Of another baseline, and from another start, the returns say nothing.

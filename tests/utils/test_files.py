@@ -17,11 +17,11 @@ from bayes_mdp.utils.files import (
     read_bytes,
     read_json,
     read_netcdf,
-    read_sealed,
+    read_with_checksum,
     write_beside,
     write_json,
     write_netcdf,
-    write_sealed,
+    write_with_checksum,
 )
 from tests.flips import NUMBER, refused_flips
 
@@ -145,9 +145,9 @@ def test_a_folder_is_made_only_for_what_succeeds(tmp_path):
 
 def test_sealed_content_comes_back_or_not_at_all(tmp_path):
     path, content = tmp_path / "x", bytes(range(256))
-    write_sealed(path, lambda beside: beside.write_bytes(content))
+    write_with_checksum(path, lambda beside: beside.write_bytes(content))
     assert path.read_bytes().startswith(content + b"\nbayes_mdp sha256 ")
-    read = lambda: read_sealed(path, "it as it was")  # noqa: E731
+    read = lambda: read_with_checksum(path, "it as it was")  # noqa: E731
     assert refused_flips(path, read, lambda found: found == content) == NUMBER
     whole = path.read_bytes()
     for cut in (0, 1, 100, len(content), len(whole) - 1):
@@ -180,6 +180,6 @@ def test_a_dataset_comes_back_or_not_at_all(tmp_path):
     data.to_netcdf(path, engine="h5netcdf")
     with pytest.raises(ValueError, match="which has no checksum, expected a whole NetCDF file"):
         read_netcdf(path)
-    write_sealed(path, lambda beside: beside.write_bytes(b"no NetCDF"))
+    write_with_checksum(path, lambda beside: beside.write_bytes(b"no NetCDF"))
     with pytest.raises(ValueError, match="which is no NetCDF, expected"):
         read_netcdf(path)

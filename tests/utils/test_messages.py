@@ -1,5 +1,6 @@
 """Words of messages: amounts, what to install, pages that exist."""
 
+import email.message
 import re
 import tomllib
 from importlib import metadata
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bayes_mdp.utils import messages
 from bayes_mdp.utils.messages import amount, amounts, install, see
 
 
@@ -72,5 +74,17 @@ def test_every_page_that_a_message_names_is_there():
     assert not missing
 
 
-def test_words():
-    assert see("how-to/read-a-log") == "(see docs/how-to/read-a-log.md)"
+def test_a_message_names_a_page_of_the_site(monkeypatch):
+    """Without an address by its name; with one in the metadata of the package, by the address."""
+    urls = ["Homepage, https://a.example", "Documentation, https://docs.example/latest/"]
+    for given, said in (
+        ([], "(see how-to/read-a-log in the documentation)"),
+        (urls, "(see https://docs.example/latest/how-to/read-a-log.html)"),
+    ):
+        made = email.message.Message()
+        for url in given:
+            made["Project-URL"] = url
+        monkeypatch.setattr(metadata, "metadata", lambda package, made=made: made)
+        messages._site.cache_clear()
+        assert see("how-to/read-a-log") == said
+    messages._site.cache_clear()

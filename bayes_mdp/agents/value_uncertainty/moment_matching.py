@@ -54,7 +54,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.objectives import discounted_steps
+from bayes_mdp.mdp.objectives import sum_of_discounts
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.policy_arrays import action_values, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -189,7 +189,7 @@ def single_draw(
     # No reward of the draw is larger than this, so no value should be.
     size = jnp.max(over_components(lambda each: _largest_reward(each, z), belief))
     episodic = isinstance(objective, Episodic)
-    top = size * discounted_steps(objective) if episodic else size / (1 - discount_of(objective))
+    top = size * sum_of_discounts(objective) if episodic else size / (1 - discount_of(objective))
 
     def body(loop: Sweep) -> Sweep:
         number, v, _ = loop

@@ -43,7 +43,7 @@ from bayes_mdp.mdp import (
     Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
-from bayes_mdp.mdp.objectives import discounted_steps
+from bayes_mdp.mdp.objectives import sum_of_discounts
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, is_concrete
@@ -157,7 +157,7 @@ def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
     # sum discount^t |r| <= max |r| times the sum of discount^t over the steps
     reward = jnp.max(over_components(largest, posterior))
     if isinstance(objective, Episodic):
-        return reward * discounted_steps(objective)
+        return reward * sum_of_discounts(objective)
     return reward / (1 - discount_of(objective))
 
 

@@ -24,7 +24,7 @@ from bayes_mdp.inference.draws.chains import (
     split_r_hat,
 )
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.utils.files import read_sealed, write_sealed
+from bayes_mdp.utils.files import read_with_checksum, write_with_checksum
 from bayes_mdp.utils.layout import Bullets, Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import see
 
@@ -254,7 +254,7 @@ def save_draws(tree: Tree, path: str | Path) -> None:
         ValueError: `path` is a folder, a device or a pipe.
         OSError: the file cannot be written.
     """
-    write_sealed(path, lambda beside: tree.to_netcdf(str(beside), engine="h5netcdf"))
+    write_with_checksum(path, lambda beside: tree.to_netcdf(str(beside), engine="h5netcdf"))
 
 
 def load_draws(path: str | Path) -> Tree:
@@ -271,7 +271,7 @@ def load_draws(path: str | Path) -> Tree:
         OSError: it cannot be read.
     """
     expected = "a whole NetCDF file that save_draws wrote"
-    read_sealed(path, expected)
+    read_with_checksum(path, expected)
     try:
         return arviz().from_netcdf(str(path), engine="h5netcdf")
     except Exception as error:  # HDF5 raises errors of many types

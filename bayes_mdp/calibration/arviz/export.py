@@ -45,7 +45,7 @@ from bayes_mdp.calibration.belief.program_run import (
 from bayes_mdp.inference.conjugate.closed_form_draws import known_sites
 from bayes_mdp.inference.fitted import NO_PROGRAM, Fitted
 from bayes_mdp.inference.pair_draws import HoldsDraws
-from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, listed_names, outcome_axis
+from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, names_of_lists, outcome_axis
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.validation import check_count, check_name
@@ -312,7 +312,7 @@ class GroupBuilder:
         coords: dict[str, Coordinate] = {name: axis for name, axis in axes.items() if name in sizes}
         if PLACE in sizes:
             space = self._posterior.space
-            coords[OUTCOME] = ((*PLATE_NAMES[-len(space.shape) :], PLACE), listed_names(space))
+            coords[OUTCOME] = ((*PLATE_NAMES[-len(space.shape) :], PLACE), names_of_lists(space))
         if "transition" in sizes and self._contents.rows is not None:
             coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
         if "cell" in sizes:

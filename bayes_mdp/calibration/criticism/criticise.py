@@ -19,9 +19,11 @@ from bayes_mdp.calibration.criticism.log_checks import (
     value_of_choice,
 )
 from bayes_mdp.decisions.behaviour import greedy
+from bayes_mdp.decisions.host_optima import pair_time
 from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs, read_start, start_of_log
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_parts, value_bases
 from bayes_mdp.inference.fitted import NO_PROGRAM
+from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.abilities import sizes_of
@@ -35,7 +37,15 @@ from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, see
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
-from bayes_mdp.utils.validation import check_count, check_key, check_labels, check_number, check_type, described
+from bayes_mdp.utils.validation import (
+    check_bool,
+    check_count,
+    check_key,
+    check_labels,
+    check_number,
+    check_type,
+    described,
+)
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN = "alike", "learnt", "informed", "shared", "unknown"
@@ -257,6 +267,8 @@ class CriticiseOptions:
         num_replicates: of the rank tests, at least 159.
         false_alarm: probability that any check fails although the belief is right.
         choose_by: how a policy is chosen from the posterior of the first half; None: `greedy`.
+        by_use: whether pairs weigh by how long that policy is in them, in "new outcomes" and "where they lead"; False:
+            by their transitions in the second half. A belief may be wrong where a decision does not look.
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -269,8 +281,10 @@ class CriticiseOptions:
     num_replicates: IntScalar = 199
     false_alarm: RealLike = 0.05
     choose_by: Callable[[InferredPosterior], PolicyLike] | None = None
+    by_use: bool = False
 
     def __post_init__(self) -> None:
+        check_bool("by_use", self.by_use)
         check_count("num_replicates", self.num_replicates, LEAST_REPLICATES)
         check_number("false_alarm", self.false_alarm, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
         if self.choose_by is not None and not callable(self.choose_by):
@@ -346,14 +360,15 @@ def criticise(
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
-    # 2. New outcomes of the second half, and where they lead.
+    # 2. New outcomes of the second half, and where they lead: of all transitions, or of what the policy that the first
+    # half chooses would do (the policy knows nothing of the second half, so ranks stay exact).
     kind = kind_of_rows(half)
-    findings |= _new(keys[2], half, first, second, int(num_replicates), kind)
+    policy = np.asarray(greedy(half, objective) if choose_by is None else choose_by(half))
+    use = _time_of(half, policy, objective, start) if options.by_use else None
+    findings |= _new(keys[2], half, first, second, int(num_replicates), kind, use)
     if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
-    # 3. The optimiser's curse: the value of the policy that the first half chooses, under the frequencies of the
-    # second.
-    policy = np.asarray(greedy(half, objective) if choose_by is None else choose_by(half))
+    # 3. The optimiser's curse: the value of that policy under the frequencies of the second half.
     findings[CHOSEN] = _check_choice(keys[3], half, policy, objective, start, second, int(num_replicates), kind)
     # 4. The value of the behaviour against the returns of the log, by the belief from all data.
     check = return_check(keys[4], posterior, log, space, objective, start)
@@ -390,16 +405,38 @@ def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace)
     return infer(key, program, log.transitions, space=space)
 
 
+def _time_of(
+    half: InferredPosterior,
+    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "S A"] | None:
+    """How long a policy is in each pair of the mean MDP; None: that is not finite."""
+    mean = half.mean_mdp()
+    with jax.enable_x64(True):
+        probs = np.asarray(read_action_probs("policy", policy, mean, objective), np.float64)
+    time = pair_time(*pairs_of_mdp(mean), probs, objective, np.asarray(start, np.float64))
+    time = time.reshape(-1, *time.shape[-2:]).sum(0)
+    return time if np.isfinite(time).all() else None
+
+
 def _new(
-    key: PRNGKeyArray, half: InferredPosterior, first: Log, second: Log, num_replicates: int, kind: str
+    key: PRNGKeyArray,
+    half: InferredPosterior,
+    first: Log,
+    second: Log,
+    num_replicates: int,
+    kind: str,
+    use: Float[np.ndarray, "S A"] | None,
 ) -> dict[str, Finding]:
     """New outcomes of the second half: how many, and, unless one state stands for all of them, where they lead."""
     space = half.space
-    new = new_outcomes(key, half, space, first.transitions, second.transitions, num_replicates)
+    new = new_outcomes(key, half, space, first.transitions, second.transitions, num_replicates, use)
     number, expected = new.share, float(new.share.replicates.mean())
+    held_out = "of held-out transitions" if use is None else "of held-out transitions, by use of the chosen policy,"
     how_many = (
-        f"of held-out transitions {number.observed:.2g} had an outcome that was new in its row, the belief expects "
-        f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space):.2g})"
+        f"{held_out} {number.observed:.2g} had an outcome that was new in its row, the belief expects "
+        f"{expected:.2g} (Good-Turing, from the first half alone: {good_turing(first.transitions, space, use):.2g})"
     )
     step = next_step(NEW, above=number.observed > expected, kind=kind)
     findings = {NEW: Finding(number.observed, expected, number.two_sided_p_value, how_many, step)}

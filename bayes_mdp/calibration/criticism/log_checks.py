@@ -168,7 +168,7 @@ class NewOutcomes(NamedTuple):
     """Transitions of the second half whose outcome the first half never had in that pair.
 
     Args:
-        share: of all transitions of the second half.
+        share: of all transitions of the second half, or of the use of the pairs.
         arrivals: how often the first half came to the states that they reach, from any pair: the mean of
             log(1 + number) over them; 0 where there are none.
     """
@@ -184,6 +184,7 @@ def new_outcomes(
     first: Transitions,
     second: Transitions,
     num_replicates: int,
+    use: Float[np.ndarray, "S A"] | None = None,
 ) -> NewOutcomes:
     """How many outcomes of the second half are new in their row, and where they lead.
 
@@ -197,6 +198,8 @@ def new_outcomes(
         space: of the posterior, stationary.
         first, second: the halves.
         num_replicates: R.
+        use: time of a policy that the first half chose; each pair then weighs by it instead of by its transitions in
+            the second half. None, or of no pair of the second half: every transition weighs the same.
     """
     rng = host_generator(key)
     first, second = first.with_next_state(), second.with_next_state()
@@ -205,22 +208,39 @@ def new_outcomes(
     state, action = np.asarray(second.state), np.asarray(second.action)
     count = np.zeros((space.n_states, space.n_actions), np.int64)
     np.add.at(count, (state, action), 1)
+    weight, total = _transition_weights(use, count)
     came = np.bincount(np.asarray(first.outcome(space.n_states)), minlength=space.n_states + 1)
     familiar = np.log1p(came)
 
-    def arrivals(reached: Int[np.ndarray, " n"]) -> float:
-        return float(familiar[reached].mean()) if len(reached) else 0.0
+    def share(pair: Int[np.ndarray, " n"]) -> float:
+        # Number by pair first: two sets of the same numbers have one share to the last bit, which ranks need.
+        return float(weight @ np.bincount(pair, minlength=len(weight)) / total)
+
+    def arrivals(pair: Int[np.ndarray, " n"], reached: Int[np.ndarray, " n"]) -> float:
+        each = weight[pair]
+        return float(np.average(familiar[reached], weights=each)) if each.any() else 0.0
 
     new = ~np.isin(_codes(second, space), known)
+    number = np.cumsum(count.ravel() > 0) - 1  # of each pair among those of the second half
+    own_pair = number[state[new] * space.n_actions + action[new]]
+    own_outcome = np.asarray(second.outcome(space.n_states))[new]
     draw = draw_new_outcomes(key, posterior, space, known, count)
     replicates = [draw(rng) for _ in range(num_replicates)]
-    numbers = np.array([len(reached) for reached in replicates])
     return NewOutcomes(
-        Replicated(float(new.mean()), numbers / len(state)),
-        Replicated(
-            arrivals(np.asarray(second.outcome(space.n_states))[new]), np.array([arrivals(r) for r in replicates])
-        ),
+        Replicated(share(own_pair), np.array([share(pair) for pair, _ in replicates])),
+        Replicated(arrivals(own_pair, own_outcome), np.array([arrivals(*drawn) for drawn in replicates])),
     )
+
+
+def _transition_weights(
+    use: Float[np.ndarray, "S A"] | None, count: Int[np.ndarray, "S A"]
+) -> tuple[Float[np.ndarray, " Q"], float]:
+    """The weight of one transition of each pair that has some, and the sum over all transitions."""
+    number = count[count > 0]
+    if use is None or not (use[count > 0].sum() > 0):
+        return np.ones(len(number)), float(number.sum())
+    part = use[count > 0] / use[count > 0].sum()
+    return part / number, 1.0
 
 
 def _codes(transitions: Transitions, space: StateActionSpace) -> Int[np.ndarray, " N"]:
@@ -236,8 +256,10 @@ def draw_new_outcomes(
     space: StateActionSpace,
     known: Int[np.ndarray, " n"],
     count: Int[np.ndarray, "S A"],
-) -> Callable[[np.random.Generator], Int[np.ndarray, " new"]]:
+) -> Callable[[np.random.Generator], tuple[Int[np.ndarray, " new"], Int[np.ndarray, " new"]]]:
     """A draw of the outcomes without data that so many transitions of each pair have; the order says nothing.
+
+    A draw is the pair, by its number among those with transitions, and the state reached (S: the end), of each.
 
     Args:
         key: of the rows.
@@ -257,10 +279,11 @@ def draw_new_outcomes(
         base = rows.state.astype(np.int64) * space.n_actions + rows.action
         unseen = ~np.isin(base[:, None] * size + rows.next_state, known)
 
-        def from_rows(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
+        def from_rows(rng: np.random.Generator) -> tuple[Int[np.ndarray, " new"], Int[np.ndarray, " new"]]:
             part = rows.draw() * unseen
             new = rng.binomial(number, np.clip(part.sum(-1), 0.0, 1.0))
-            return rows.next_state.ravel()[draw_outcomes(rng, part, np.repeat(np.arange(len(new)), new))]
+            pair = np.repeat(np.arange(len(new)), new)
+            return pair, rows.next_state.ravel()[draw_outcomes(rng, part, pair)]
 
         return from_rows
     # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
@@ -280,7 +303,7 @@ def draw_new_outcomes(
     before = np.append(0.0, cumulative)[starts]
     mixed = (old > 0) & (rest > 0)
 
-    def from_urns(rng: np.random.Generator) -> Int[np.ndarray, " new"]:
+    def from_urns(rng: np.random.Generator) -> tuple[Int[np.ndarray, " new"], Int[np.ndarray, " new"]]:
         # Mass of the unseen outcomes: Beta(rest, old); so many of the transitions are new.
         mass = np.where(mixed, rng.beta(np.where(mixed, rest, 1.0), np.where(mixed, old, 1.0)), rest > 0)
         new = rng.binomial(number, mass)
@@ -297,18 +320,29 @@ def draw_new_outcomes(
             source = source[source]
         atom = np.searchsorted(cumulative, before[urn] + rng.random(len(urn)) * rest[urn], side="right")
         atom = np.clip(atom, starts[urn], ends[urn] - 1)
-        return reached[atom[source]]
+        return urn, reached[atom[source]]
 
     return from_urns
 
 
-def good_turing(transitions: Transitions, space: StateActionSpace) -> float:
+def good_turing(
+    transitions: Transitions, space: StateActionSpace, use: Float[np.ndarray, "S A"] | None = None
+) -> float:
     """The share of outcomes, pair by pair, that were seen once: an estimate of how often the next one is new.
 
     Good (1953); it needs no belief and no second half.
+
+    Args:
+        transitions, space: of the first half.
+        use: weight of each pair, which has an estimate of its own; None: its number of transitions.
     """
-    _, counts = np.unique(_codes(transitions.with_next_state(), space), return_counts=True)
-    return float((counts == 1).sum() / counts.sum())
+    codes, counts = np.unique(_codes(transitions.with_next_state(), space), return_counts=True)
+    if use is None or not use.sum() > 0:
+        return float((counts == 1).sum() / counts.sum())
+    pair = codes // (space.n_states + 1)
+    once, all_of = (np.bincount(pair, x, use.size) for x in (counts == 1, counts))
+    # Of a pair without data the next outcome is new for sure.
+    return float(np.average(np.where(all_of > 0, once / np.maximum(all_of, 1), 1.0), weights=use.ravel()))
 
 
 def value_of_choice(

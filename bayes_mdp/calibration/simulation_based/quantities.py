@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.decisions.perfect_information import shared_out
+from bayes_mdp.decisions.perfect_information import share_among_best
 from bayes_mdp.mdp import MDP, AverageReward, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
 from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
@@ -139,7 +139,7 @@ def _action_value(s: int, a: int) -> Quantity:
 
 
 def _is_optimal(s: int, a: int) -> Quantity:
-    return lambda drawn: shared_out(_first(drawn.solution.q, 2)[None])[0, s, a]
+    return lambda drawn: share_among_best(_first(drawn.solution.q, 2)[None])[0, s, a]
 
 
 def _first(array: Float[Array, "..."], ndim: int) -> Float[Array, "*first"]:

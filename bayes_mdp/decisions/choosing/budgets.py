@@ -187,7 +187,7 @@ class OccupancyProgram:
             bounds=[*[(0.0, None)] * size, (None, None)],
             method="highs-ds",
         )
-        _require_solved(answer)
+        _require_solution(answer)
         return float(answer.x[-1])
 
     def _optimise(
@@ -207,7 +207,7 @@ class OccupancyProgram:
         )
         if answer.status == 2:
             return None
-        _require_solved(answer)
+        _require_solution(answer)
         marginals = np.zeros(len(self.costs))
         if rows is not None:
             marginals[rows] = answer.ineqlin.marginals
@@ -228,7 +228,7 @@ class OccupancyProgram:
         return self.policies.mixed(share / share.sum(-1, keepdims=True))
 
 
-def _require_solved(answer: object) -> None:
+def _require_solution(answer: object) -> None:
     if getattr(answer, "status", 4) != 0:
         raise ValueError(
             f"the linear program of the budgets was not solved: {getattr(answer, 'message', 'no message')} (rewards or "
@@ -876,7 +876,7 @@ def _least_margin(
                 return best, method
             # It may be that less than the budget's mean is enough: from a margin at which nothing binds up to none.
             excess = np.where(spread > 0, (free.costs - limits) / np.where(spread > 0, spread, 1.0), 0.0)
-            return _bisected(program, limits, spread, evaluate, (-float(excess.max()), 0.0), best, method)
+            return _bisect(program, limits, spread, evaluate, (-float(excess.max()), 0.0), best, method)
     elif not spread.any():
         return best, f"{method}: no policy of this set is within the budgets"
     high = program.largest_margin(limits, spread) * (1 - 1e-9) if plain is not None else -1.0
@@ -889,10 +889,10 @@ def _least_margin(
             best,
             f"{method}: no policy keeps the budgets surely enough in the draws of the search; the most careful one",
         )
-    return _bisected(program, limits, spread, evaluate, (0.0, high), best, method)
+    return _bisect(program, limits, spread, evaluate, (0.0, high), best, method)
 
 
-def _bisected(
+def _bisect(
     program: OccupancyProgram,
     limits: Float[np.ndarray, " K"],
     spread: Float[np.ndarray, " K"],

@@ -286,7 +286,7 @@ def choose(
     if today is not None:
         today = np.broadcast_to(today, steps)
     sets = _policy_sets(limits, sizes.legal, steps, counts, today)
-    needed = _needed_pairs(sets, today, criterion)
+    needed = _pairs_to_search(sets, today, criterion)
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
@@ -319,10 +319,10 @@ def choose(
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
     with stage("policy in fresh draws"):
-        return _judged(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, judged)
+        return _judge(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, judged)
 
 
-def _needed_pairs(
+def _pairs_to_search(
     sets: list[tuple[str, PolicySet]], today: Float[np.ndarray, "*H S A"] | None, criterion: Criterion
 ) -> Bool[np.ndarray, "S A"] | None:
     """The pairs that a search looks at; None: all legal ones."""
@@ -369,7 +369,7 @@ def _within_budgets(
         result = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
     with stage("policy in fresh draws"):
         judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
-        choice = _judged(result, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
+        choice = _judge(result, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
         named = {"candidate": result.policy}
         value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
         spending = spending_of(value, second, posterior)
@@ -525,7 +525,7 @@ def _robust(
     return Found(policy, np.full(draws.num, score), score, f"robust dynamic programming over {set_words}", True)
 
 
-def _judged(
+def _judge(
     found: Found,
     criterion: Criterion,
     judge: CommonDraws,

@@ -20,8 +20,9 @@ from bayes_mdp.decisions.host_optima import (
     episodic_values,
     expected_values,
 )
-from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, row_faults, solve
+from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, values_and_time
 from bayes_mdp.decisions.policy_evaluation import (
+    DRAWN_AT_ONCE,
     NUMBERS_AT_ONCE,
     read_start,
     require_endless,
@@ -46,7 +47,6 @@ BATCH = 4  # policies that are evaluated at once in a large problem
 MANY = 16  # and in a small one
 SMALL = 4096  # pairs times outcomes of a small one
 
-DRAWN_AT_ONCE = 2**24  # numbers of draws that are made at once: 128 MiB
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
 SEARCHED = 2**26  # numbers of draws that a search passes over, unless it needs more draws
@@ -118,12 +118,12 @@ class CommonDraws:
             size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
             for first in range(0, len(selected), size):
                 part = selected[first : first + size]
-                yield part, _picked(self.kept, part)
+                yield part, _pick(self.kept, part)
             return
-        for first, drawn in _drawn(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
+        for first, drawn in _draw_blocks(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
             part = selected[(selected >= first) & (selected < first + len(drawn.probs))]
             if len(part):
-                yield part, _picked(drawn, part - first)
+                yield part, _pick(drawn, part - first)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
         """The value of every policy in every draw.
@@ -192,9 +192,10 @@ class CommonDraws:
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
-            drawn, slopes = _in_double(rows, drawn), np.zeros((len(part), *self.policy_shape))
+            slopes = np.zeros((len(part), *self.policy_shape))
             if pairs is None:
                 assert isinstance(objective, Episodic)
+                drawn = _in_double(rows, drawn)
                 time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
                 for i, step in enumerate(backward(rows, drawn, policy, objective)):
                     h = objective.horizon - 1 - i
@@ -203,10 +204,10 @@ class CommonDraws:
                 chains = pairs.chains(drawn)
                 rate = float(step_discount(objective))
                 # Relative values are known but for a constant, which moves no probability from one action to another.
-                values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
+                values, time = values_and_time(chains, objective, self.start)
                 later = np.append(values, np.zeros((len(values), 1)), -1)
                 q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
-                slopes[:, rows.state, rows.action] = occupancy(chains, objective, self.start)[:, rows.state] * q
+                slopes[:, rows.state, rows.action] = time[:, rows.state] * q
             yield part, slopes
 
     def best(self, near: Float[AnyArray, "*H S A"] | None = None) -> Float[np.ndarray, " W"]:
@@ -288,13 +289,13 @@ def draws_of(
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
         stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
-        for first, drawn in _drawn(draws, num, objective):
+        for first, drawn in _draw_blocks(draws, num, objective):
             for column, part in zip(stored, drawn, strict=True):
                 column[first : first + len(part)] = part
     return CommonDraws(stream, stored, num, sizes, objective, start, has_initial, draws.rows)
 
 
-def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
+def _draw_blocks(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
     """So many draws, block by block as they are held, with the number of the first; rows that are none are refused."""
     rows = draws.rows
     size = max(1, DRAWN_AT_ONCE // (len(rows.pair) + len(rows.state)))
@@ -307,7 +308,7 @@ def _drawn(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[i
         yield first, drawn if len(rows.pair) <= LARGE else Drawn(*(x.astype(np.float32) for x in drawn))
 
 
-def _picked(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
+def _pick(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
     """Some of the draws; those that lie side by side are not copied."""
     side_by_side = which[-1] - which[0] + 1 == len(which)
     index = slice(which[0], which[-1] + 1) if side_by_side else which
@@ -320,7 +321,4 @@ def _bytes_of_entry(rows: PairRows) -> float:
 
 def _in_double(rows: PairRows, drawn: Drawn) -> Drawn:
     """Draws in double precision, in which rows sum to one."""
-    if drawn.probs.dtype == np.float64:
-        return drawn
-    probs = drawn.probs.astype(np.float64)
-    return Drawn(probs / rows.sums(probs)[:, rows.pair], drawn.reward.astype(np.float64))
+    return Drawn(rows.in_double(drawn.probs), drawn.reward.astype(np.float64, copy=False))

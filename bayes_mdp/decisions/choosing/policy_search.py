@@ -90,7 +90,7 @@ def enumerate_policies(problem: Problem) -> Found | None:
     count = policies.count
     if count > ENUMERATED or count * draws.num > ENUMERATED_VALUES:
         return None
-    best = _best_by_elimination(problem) if _can_be_eliminated(problem) else None
+    best = _best_by_elimination(problem) if _suits_elimination(problem) else None
     if best is None:
         best = _best_of_choices(problem, np.arange(round(count)))
     if best is None:
@@ -132,7 +132,7 @@ def _best_of_choices(problem: Problem, numbers: Int[np.ndarray, " N"]) -> _Best 
     return best
 
 
-def _can_be_eliminated(problem: Problem) -> bool:
+def _suits_elimination(problem: Problem) -> bool:
     """Whether values by elimination are near enough to tell which policies may be the best: in small, discounted MDPs.
 
     Criteria that move by no more than the values do.
@@ -216,10 +216,10 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
     parts = [mixed(s, int(a)) for s, actions in zip(order, options, strict=True) for a in actions]
     chain = np.stack([np.broadcast_to(draws.start / rate, (draws.num, size)), *(row for row, _ in parts)], 1)
     reward = np.stack([np.zeros(draws.num), *(paid for _, paid in parts)], 1)
-    return _eliminated(chain[..., order], reward, [len(actions) for actions in options], rate)
+    return _eliminate(chain[..., order], reward, [len(actions) for actions in options], rate)
 
 
-def _eliminated(
+def _eliminate(
     chain: Float[np.ndarray, "W Q S"], reward: Float[np.ndarray, "W Q"], options: list[int], rate: float
 ) -> Float[np.ndarray, "W P"]:
     """Values of the first row for all combinations of options, the first of them changing slowest.
@@ -235,7 +235,7 @@ def _eliminated(
     for i in range(1, 1 + number):
         share = to_state / (1.0 - rate * chain[:, i, 0])[:, None]
         rows = later + share[..., None] * chain[:, i, None, 1:]
-        answers.append(_eliminated(rows, paid + share * reward[:, i, None], options[1:], rate))
+        answers.append(_eliminate(rows, paid + share * reward[:, i, None], options[1:], rate))
     return answers[0] if number == 1 else np.concatenate(answers, -1)
 
 

@@ -5,20 +5,20 @@ same. Both depend on the decision set, which is printed with them.
 
 Source: Howard (1966), *Information value theory*.
 
-EVPPI by regression is that of net benefits on the sites' values over one set of draws, by splines of scikit-learn. It
-needs no structure, and so it is the way for sites that depend on others, and for draws that somebody else made. It is
-an estimate of no known direction: a useless site gets a positive value. The value of the same sites in random order,
-which is 0 in truth, is computed beside it.
+EVPPI by regression is that of net benefits on the sites' values over one set of draws, by splines. It needs no
+structure, and so it is the way for sites that depend on others, and for draws that somebody else made. It is an
+estimate of no known direction: a useless site gets a positive value. The value of the same sites in random order, which
+is 0 in truth, is computed beside it.
 
 Source: Strong, Oakley and Brennan (2014), *Estimating multiparameter partial expected value of perfect information*.
 """
 
-import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
+from scipy.interpolate import BSpline
 
 from bayes_mdp.decisions.information.expected_gain import DECIDED, check_sizes, value_of_learning
 from bayes_mdp.decisions.information.learning_problem import PER_DECISION, InformationValue, Learned
@@ -27,7 +27,6 @@ from bayes_mdp.decisions.policy_evaluation import describe_unit
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws, only_value
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.validation import as_names, check_key, check_name, check_names, check_type, did_you_mean
 
 Method = Literal["auto", "regression"]
@@ -120,7 +119,6 @@ def evppi(
 
     Raises:
         ValueError: a site that there is not, with the nearest; see `net_benefit_weights`. TypeError: another belief.
-            ImportError: a regression is needed and scikit-learn is not installed.
 
     Example:
         >>> import numpyro
@@ -204,7 +202,7 @@ def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:
 
 MOST_INTERACTING = 4
 """Elements up to which pairs of splines are multiplied; more enter as a sum of splines."""
-KNOTS = 6
+KNOTS, DEGREE = 6, 3
 RIDGES = np.logspace(-6, 3, 10)
 """Weights that are tried."""
 FOLDS = 10
@@ -234,9 +232,6 @@ def regression_value(
         rng: for the random order.
         sites: values of all elements of the sites.
         benefit: net benefits.
-
-    Raises:
-        ImportError: scikit-learn is not installed.
     """
     best = int(np.argmax(benefit.mean(0)))
     # Differences to the best strategy: what all have in common need not be fitted.
@@ -253,18 +248,41 @@ def regression_value(
 
 def _spline_columns(x: Float[np.ndarray, "draws elements"]) -> Float[np.ndarray, "draws columns"]:
     """Cubic splines of each site, and products of pairs where sites are few, standardised."""
-    if importlib.util.find_spec("sklearn") is None:
-        raise ImportError(f"regression needs scikit-learn: {install('regression')}")
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
-
     varying = x[:, x.std(0) > 0]
     if not varying.shape[1]:
         return np.zeros((len(x), 0))
-    steps: list[object] = [SplineTransformer(KNOTS, knots="quantile", extrapolation="linear", include_bias=False)]
+    columns = np.concatenate([_splines(column) for column in varying.T], -1)
     if 1 < varying.shape[1] <= MOST_INTERACTING:
-        steps.append(PolynomialFeatures(2, interaction_only=True, include_bias=False))
-    return np.asarray(make_pipeline(*steps, StandardScaler()).fit_transform(varying))
+        columns = _with_products(columns)
+    mean, variance, eps = columns.mean(0), columns.var(0), float(np.finfo(np.float64).eps)
+    # A column that varies by rounding alone says nothing.
+    constant = variance <= len(x) * eps * variance + (len(x) * eps * mean) ** 2
+    columns -= mean
+    columns /= np.where(constant, 1.0, np.sqrt(variance))
+    columns[:, constant] = 0.0
+    return columns
+
+
+def _with_products(columns: Float[np.ndarray, "draws K"]) -> Float[np.ndarray, "draws more"]:
+    """Columns, and the product of each with every later one."""
+    number = columns.shape[1]
+    answer = np.empty((len(columns), number * (number + 1) // 2))
+    answer[:, :number], place = columns, number
+    for i in range(number - 1):  # in place: all products at once would be held three times
+        later = number - 1 - i
+        np.multiply(columns[:, i : i + 1], columns[:, i + 1 :], out=answer[:, place : place + later])
+        place += later
+    return answer
+
+
+def _splines(x: Float[np.ndarray, " draws"]) -> Float[np.ndarray, "draws splines"]:
+    """Cubic B-splines over `KNOTS` quantiles, but for the last: all of them add up to one."""
+    inside = np.percentile(x, np.linspace(0.0, 100.0, KNOTS))
+    # Three knots more on either side, as far apart as the outermost ones inside.
+    before = inside[0] - (inside[1] - inside[0]) * np.arange(DEGREE, 0, -1)
+    after = inside[-1] + (inside[-1] - inside[-2]) * np.arange(1, DEGREE + 1)
+    knots = np.concatenate([before, inside, after])
+    return BSpline.design_matrix(np.clip(x, inside[0], inside[-1]), knots, DEGREE).toarray()[:, :-1]
 
 
 def _fit_ridge(

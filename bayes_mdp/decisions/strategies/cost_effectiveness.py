@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from bayes_mdp.decisions.strategies.model_trace import VALUE
 from bayes_mdp.decisions.verdict import shares_of_best
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -164,22 +165,25 @@ class CostEffectiveness:
         """
         return float(self.table["icer"].sel(strategy=strategy))
 
-    def __str__(self) -> str:
-        """A row for each strategy."""
-        names = [str(name) for name in self.table["strategy"].values]
-        width = max(len("strategy"), *map(len, names))
-        lines = [f"{'strategy':<{width}} {'cost':>14} {'effect':>12} {'+ cost':>14} {'+ effect':>12} {'ICER':>14}"]
-        for name in names:
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
+        """A row for each strategy, cheapest first; each one of the frontier is compared with the one before on it."""
+        rows = []
+        for name in self.table["strategy"].values:
             row = self.table.sel(strategy=name)
             status = str(row["status"].values)
-            cells = [f"{name:<{width}} {float(row['cost']):>14.2f} {float(row['effect']):>12.5f}"]
+            added = ["", "", "" if status == FRONTIER else status]
             if np.isfinite(float(row["icer"])):
-                cells.append(f"{float(row['incremental_cost']):>14.2f} {float(row['incremental_effect']):>12.5f}")
-                cells.append(f"{float(row['icer']):>14.2f}")
-            elif status != FRONTIER:
-                cells.append(f" {status}")
-            lines.append(" ".join(cells))
-        return "\n".join(lines)
+                added = [
+                    f"{float(row['incremental_cost']):,.2f}",
+                    f"{float(row['incremental_effect']):.5f}",
+                    f"{float(row['icer']):,.2f}",
+                ]
+            rows.append([str(name), f"{float(row['cost']):,.2f}", f"{float(row['effect']):.5f}", *added])
+        head = ("strategy", "cost", "effect", "+ cost", "+ effect", "ICER")
+        return Section("Mean costs and effects; ICER: cost of one more unit of effect", [Table(head, rows)])
 
 
 def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:

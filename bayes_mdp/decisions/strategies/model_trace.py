@@ -116,6 +116,7 @@ class ModelTrace:
         together = [{name, *ancestors} for name, ancestors in self.parents.items()] + [
             set(sites) for sites in self.data.values()
         ]
+        # Sites that share a parent or a datum are dependent given the data, and so are all that these reach.
         for linked in together:
             merged = set().union(*(group[name] for name in linked))
             group.update(dict.fromkeys(merged, merged))
@@ -157,6 +158,7 @@ def trace_model(program: Isolated) -> ModelTrace:
         TypeError: it does not return strategies and outcomes; it branches in Python on what it drew.
         ValueError: random numbers that are no site; params; sites that are subsampled, scaled or masked.
     """
+    # Two runs: the first only for names and shapes, so that the second can take the values as inputs of one jaxpr.
     facts: dict[str, Any] = {}
 
     def shapes() -> list[Any]:
@@ -173,6 +175,7 @@ def trace_model(program: Isolated) -> ModelTrace:
 
     with jax.enable_x64(True):
         try:
+            # No value is known inside `eval_shape`: a program that branches on one raises here.
             inputs = jax.eval_shape(shapes)
             _check_real(facts["names"], inputs)
             closed, tree = jax.make_jaxpr(run, return_shape=True)(inputs)
@@ -218,6 +221,7 @@ def law_in_closed_form(trace: ModelTrace, name: str) -> SiteLaw | None:
     Raises:
         ValueError: data that the site's law cannot have made.
     """
+    # A closed form needs a block of this site alone, whose data are all conjugate and depend on nothing else.
     attached = {observed for observed, sites in trace.data.items() if name in sites}
     links = {link.observed: link for link in trace.links if link.latent == name}
     if (name,) not in trace.blocks() or any(trace.data[site] != {name} for site in attached) or attached - set(links):
@@ -240,10 +244,12 @@ def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.nda
     # By `Flow.selects`, entry i of the parameter is factor[i] * site[index[i]]: found by two evaluations.
     parameter, known, seen = numbers(trace, {link.latent: np.ones(law.shape)}).linked[link.observed]
     factor = np.asarray(parameter, float)
+    # With every element 1 the parameter shows the factors; with element i equal to 1 + i, the indices.
     numbered = np.asarray(1.0 + np.arange(law.size).reshape(law.shape))
     shown = np.asarray(numbers(trace, {link.latent: numbered}).linked[link.observed][0], float)
     with np.errstate(divide="ignore", invalid="ignore"):
         index = shown / factor - 1
+    # Two elements that are mixed leave no integer behind, and the site is refused rather than rounded.
     if not np.all(np.isfinite(index)) or np.any(np.abs(index - np.rint(index)) > 1e-9):
         return None
     index, seen = np.rint(index).astype(int), np.asarray(seen, float)
@@ -272,6 +278,7 @@ def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.nda
         # Exponential times of rate f x: events and exposure of a gamma posterior.
         return {"events": sum_by_element(np.ones(seen.shape)), "exposure": sum_by_element(factor * seen)}
     _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
+    # Poisson counts of rate f x: the factor is the exposure.
     return {"events": sum_by_element(seen), "exposure": sum_by_element(factor)}
 
 
@@ -280,6 +287,8 @@ def _row_counts(
 ) -> dict[str, np.ndarray] | None:
     """Counts of whole rows, each in its own order."""
     size = law.shape[-1]
+    # A row must be taken whole and in order: of parts of it, or of permuted ones, the Dirichlet is not conjugate as it
+    # stands.
     rows = index[..., :1] // size
     if index.shape[-1:] != (size,) or np.any(factor != 1) or np.any(index != rows * size + np.arange(size)):
         return None

@@ -78,7 +78,7 @@ class ChunkedLog:
                 piece = frame.iloc[start : start + self.chunksize] if len(frame) > self.chunksize else frame
                 text = self.content if isinstance(self.content, Path) and not _is_parquet(self.content) else None
                 first, self.rows = self.rows, self.rows + len(piece)
-                yield blanks.cleared(Table(piece, self.name, self.columns, text, first, self.dialect))
+                yield blanks.clear_missing(Table(piece, self.name, self.columns, text, first, self.dialect))
         if not self.rows:
             raise ValueError(f"{self.name} has no rows, expected at least one transition")
 
@@ -101,9 +101,9 @@ class ChunkedLog:
             else:
                 yield from csv_frames(self.content, self.columns, self.chunksize, self.dialect)
             return
-        yield from map(self._hashed, _partitions(self.content, self.chunksize))
+        yield from map(self._hash, _partitions(self.content, self.chunksize))
 
-    def _hashed(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+    def _hash(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """The frame, taken into the digest: the same whatever the partitions."""
         from pandas import util
 
@@ -259,7 +259,7 @@ def csv_frames(
         while True:
             changed = {}
             try:
-                for i, frame in enumerate(_parsed(path, columns, numbers, chunksize, kinds, dialect)):
+                for i, frame in enumerate(_parse(path, columns, numbers, chunksize, kinds, dialect)):
                     if i >= done:
                         changed = {c: "Int64" for c in doubtful if _all_whole(frame[c])}
                         doubtful.clear()
@@ -298,7 +298,7 @@ def _all_whole(column: Any) -> bool:
     return len(cells) > 0 and all(map(WHOLE.fullmatch, cells))
 
 
-def _parsed(
+def _parse(
     path: Path, columns: dict[str, str], numbers: set[str], chunksize: int, kinds: dict[str, Any], dialect: Dialect
 ) -> Iterator["pd.DataFrame"]:
     import pandas as pd

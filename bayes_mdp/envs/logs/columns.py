@@ -155,8 +155,8 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
         return table
     if len({len(column) for column in several.values()}) > 1 or ("next_state" in table.columns and len(several) < 2):
         raise ValueError(
-            f"state is {_listed(table.columns['state'])} and next_state {_listed(table.columns['next_state'])}, "
-            "expected as many columns of each"
+            f"state is {_list_values(table.columns['state'])} and next_state "
+            f"{_list_values(table.columns['next_state'])}, expected as many columns of each"
         )
     codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
     parts = []
@@ -182,7 +182,7 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
     return table.with_columns(changed)
 
 
-def _listed(column: object) -> str:
+def _list_values(column: object) -> str:
     return repr(list(column)) if isinstance(column, Several) else repr(column)
 
 
@@ -323,7 +323,7 @@ def read_rewards(
     return np.where(missing, 0.0, numbers), ~missing if needed.any() else None
 
 
-def moved_rewards(
+def read_moved_rewards(
     table: Table,
     reward_at: str,
     along: EpisodeOrder,
@@ -406,7 +406,7 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
     zones = set(column.astype(str).str.extract(_ZONE, expand=False)) if column.dtype.kind == "O" else set()
     if len(zones) > 1:
         raise ValueError(
-            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_listed_zones(zones)}), "
+            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_list_zones(zones)}), "
             "expected one: convert them with pandas.to_datetime(..., utc=True)"
         )
     none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
@@ -426,7 +426,7 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
 _ZONE = r"[T ]\d{2}:?\d{2}.*?(Z|[+-]\d{2}:?\d{2})$"
 
 
-def _listed_zones(zones: set[Any]) -> str:
+def _list_zones(zones: set[Any]) -> str:
     return ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
 
 
@@ -520,7 +520,7 @@ def warn_of_time(
         if _rises(times[along.order], episodes[along.order]):
             _warn_of_increments(table, column, times, along, action, actions, unit)
         elif not has_step:
-            has_step = _warn_of_repeated(table, times, episodes)
+            has_step = _warn_of_repetition(table, times, episodes)
 
 
 def _rises(times: np.ndarray, episodes: np.ndarray) -> bool:
@@ -587,7 +587,7 @@ def _warn_of_increments(
     )
 
 
-def _warn_of_repeated(table: Table, times: np.ndarray, episodes: np.ndarray) -> bool:
+def _warn_of_repetition(table: Table, times: np.ndarray, episodes: np.ndarray) -> bool:
     """Warn of rows that are equal, in all columns, to one before, if time rises without them; whether there are any."""
     duplicated = _equal_to_one_before(table.frame)
     order = np.argsort(episodes, kind="stable")

@@ -155,7 +155,7 @@ def follow_rows(
     return FollowedRows(state[next_row], observed, flagged | stops, keep)
 
 
-def follow_given(
+def follow_next_states(
     along: EpisodeOrder,
     *,
     known: Bool[np.ndarray, " N"],
@@ -292,7 +292,7 @@ def follow(along: EpisodeOrder | None, rows: Columns, checks_steps: bool) -> Fol
         return FollowedRows(rows["next_state"], (rows["next_state"] >= 0) | ended, cut, known)
     if "next_state" in rows:
         led = rows["next_state"] >= 0
-        return follow_given(along, known=known, led=led, ended=ended, cut=cut, next_state=rows["next_state"])
+        return follow_next_states(along, known=known, led=led, ended=ended, cut=cut, next_state=rows["next_state"])
     step = rows["step"] if checks_steps else None
     without_action = rows["action"] < 0
     return follow_rows(

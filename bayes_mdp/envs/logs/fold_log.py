@@ -82,7 +82,7 @@ def fold(
     if by_step is not None:
         check_bool("by_step", by_step)
     check_roles(roles, ("state",))
-    states, actions = labels_given(space, states, actions)
+    states, actions = labels_of_user(space, states, actions)
     step, episode = roles["step"], roles["episode"]
     if by_step is None:
         by_step = step is not None if space is None else space.horizon is not None
@@ -97,7 +97,7 @@ def fold(
     return folded.finish(roles["reward"] is not None or roles["cost"] is not None)
 
 
-def labels_given(
+def labels_of_user(
     space: StateActionSpace | None, states: Sequence[Hashable] | None, actions: Sequence[Hashable] | None
 ) -> tuple[Sequence[Hashable] | None, Sequence[Hashable] | None]:
     """All states and all actions, from a space or as they are given; None: those of the log.
@@ -168,7 +168,7 @@ class _Fold:
         declared = (self.states.given is not None, self.actions.given is not None)
 
         def folded(tables: list[CellTable], sources: tuple[Source, ...], has_rewards: bool) -> FoldedLog:
-            cells = joined(tables).renumbered(state_number, action_number)
+            cells = joined(tables).renumber(state_number, action_number)
             return FoldedLog(states, actions, cells, sources, self.wanted.steps, has_rewards, declared)
 
         as_logged = tuple(replace(source, cost=None) for source in self.sources)

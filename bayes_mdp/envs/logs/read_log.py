@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float
 from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
     is_empty,
-    moved_rewards,
     outcome_roles,
     read_episodes,
     read_flags,
     read_labels,
+    read_moved_rewards,
     read_rewards,
     read_steps,
     refuse_repeated_steps,
@@ -25,7 +25,7 @@ from bayes_mdp.envs.logs.columns import (
     with_outcomes,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
-from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold, labels_given
+from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold, labels_of_user
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace, Transitions
@@ -231,7 +231,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     for name, value in in_chunks.items():
         if value is not None:
             raise ValueError(f"{name} is {described(value)} without chunksize, expected chunksize too")
-    states, actions = labels_given(space, states, actions)
+    states, actions = labels_of_user(space, states, actions)
     if count is not None and (episode is not None or step is not None or next_state is None):
         raise ValueError(f"count is column {count!r}, expected next_state, and neither episode nor step")
     if reward_at != "step" and episode is None and (next_state is not None or step is None):
@@ -292,7 +292,7 @@ def read_chunks(
     missing = Missing.of_words(roles, *words)
     dialect = Dialect(columns.get("sep"), columns.get("encoding"), columns.get("decimal", "."))
     dialect.check()
-    states, actions = labels_given(columns.get("space"), columns.get("states"), columns.get("actions"))
+    states, actions = labels_of_user(columns.get("space"), columns.get("states"), columns.get("actions"))
     return log_chunks(source, roles, states, actions, chunksize, missing, dialect)
 
 
@@ -369,7 +369,7 @@ def _read(
         if reward_at == "step":
             return read_rewards(table, missing.rewards, keep, led, role)
         assert order is not None  # `read_log` has looked
-        return moved_rewards(table, reward_at, order, missing.rewards, keep, role)
+        return read_moved_rewards(table, reward_at, order, missing.rewards, keep, role)
 
     rewards, observed = paid(None)
     outcomes = _outcomes(table, paid)

@@ -266,7 +266,7 @@ def open_table(
         )
     if len(table.frame) == 0:
         raise ValueError(f"{table.name} has no rows, expected at least one transition")
-    return Blanks(columns, given).cleared(table)
+    return Blanks(columns, given).clear_missing(table)
 
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
@@ -311,7 +311,7 @@ class Blanks:
         self._negative: list[bool] = [False] * len(_LABELS)  # whether a negative number is among the labels
         self._absent: list[bool] = [False] * len(_LABELS)  # whether -999 counted as missing
 
-    def cleared(self, table: Table) -> Table:
+    def clear_missing(self, table: Table) -> Table:
         """The table, empty where a label is missing.
 
         Raises:

@@ -110,10 +110,10 @@ class LabelBook:
             listed = f"one of the labels given ({label_list(self.given)})"
             require_all(table, [empty, (looked & (result < 0), role, listed)])
         else:
-            self._rows[role] = self._counted(role) + np.bincount(result[looked], minlength=len(self.numbers))
+            self._rows[role] = self._row_counts(role) + np.bincount(result[looked], minlength=len(self.numbers))
         return result
 
-    def _counted(self, role: str) -> Int[np.ndarray, " L"]:
+    def _row_counts(self, role: str) -> Int[np.ndarray, " L"]:
         """How many rows of a column each number had so far."""
         before = self._rows.get(role, np.zeros(0, np.int64))
         return np.append(before, np.zeros(len(self.numbers) - len(before), np.int64))
@@ -159,7 +159,7 @@ class LabelBook:
         source = f"{first if len(self._names) < 2 else f'{len(self._names)} logs, {first} first'}: {self._column}"
         labels = as_numbers(source, list(self.numbers), None)
         if self._rows:
-            warn_of_similar(source, self.role, labels, [self._counted(role) for role in self._rows])
+            warn_of_similar(source, self.role, labels, [self._row_counts(role) for role in self._rows])
         names = natural_order(set(labels))
         if len(self._orders) == 1 and self._orders[0] is not None:
             number = self.numbers
@@ -267,7 +267,7 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         if repeats and not faults.errors:
             row = seen.repeated(table, columns["step"])
             if row is not None:
-                faults.keep_first_gap(partial(_refuse_repeated, table, log, row, columns["step"]))
+                faults.keep_first_gap(partial(_refuse_repetition, table, log, row, columns["step"]))
         if not table.first and "episode" in table.columns and not faults.errors:
             codes, _ = factorised(table, "episode")
             warn_of_time(table, codes, episode_order(codes), columns["action"], list(actions.numbers))
@@ -288,7 +288,7 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
 
 
-def _refuse_repeated(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndarray, " N"]) -> NoReturn:
+def _refuse_repetition(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndarray, " N"]) -> NoReturn:
     """Refuse a row whose step its episode had before; the log is read once more for that row."""
     episode = table.frame[table.columns["episode"]].iloc[row]
     for before in log.again():

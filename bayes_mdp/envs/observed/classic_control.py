@@ -79,7 +79,7 @@ class CartPole(eqx.Module):
     def step(self, key: PRNGKeyArray, state: CartPoleState, action: IntScalar) -> TimeStep:
         """An Euler step of 0.02 seconds; reward 1, also for the step that lets the pole fall."""
         del key
-        physics = _moved(state.physics, jnp.where(action == 1, FORCE, -FORCE))
+        physics = _move(state.physics, jnp.where(action == 1, FORCE, -FORCE))
         time = state.time + 1
         terminated = (jnp.abs(physics[0]) > X_LIMIT) | (jnp.abs(physics[2]) > ANGLE_LIMIT)
         truncated = (time >= self.max_steps) & ~terminated
@@ -87,7 +87,7 @@ class CartPole(eqx.Module):
         return TimeStep(CartPoleState(physics, time), physics, unit, terminated, truncated, unit)
 
 
-def _moved(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, "4"]:
+def _move(physics: Float[Array, "4"], force: Float[Array, ""]) -> Float[Array, "4"]:
     x, speed, angle, spin = physics
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     push = (force + MASS_POLE * HALF_LENGTH * spin**2 * sin) / _MASS

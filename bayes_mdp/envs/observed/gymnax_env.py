@@ -85,7 +85,7 @@ def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
     """
     title = name_or_env if isinstance(name_or_env, str) else type(name_or_env).__name__
     gymnax = _gymnax(title)
-    env = _made(name_or_env) if isinstance(name_or_env, str) else name_or_env
+    env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     if not isinstance(env, gymnax.environments.environment.Environment):
         raise TypeError(f"name_or_env is {env!r}, expected a name or an environment of gymnax")
     params = env.default_params if params is None else params
@@ -100,7 +100,7 @@ def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:
 
 
 @lru_cache(maxsize=64)  # the same object each time: a program that was compiled for it is found again
-def _made(name: str) -> Any:
+def _make(name: str) -> Any:
     gymnax = _gymnax(name)
     check_name("name_or_env", name, sorted(gymnax.registered_envs))
     return gymnax.make(name)[0]

@@ -4,14 +4,14 @@ Values, cost-effectiveness plane, acceptability, expected loss, cohort traces; c
 and how a group pulls its persons together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior, predict_choices
+from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, predict_choices
 from bayes_mdp.decisions import ParetoFront, PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
@@ -20,7 +20,7 @@ from bayes_mdp.mdp import AverageReward
 from bayes_mdp.recommend.page import draw_gains, forest_height, gains_of
 from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.figures import number_x, whole_figure
-from bayes_mdp.utils.typing import RealScalar
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import (
     check_count,
     check_dataset,
@@ -301,6 +301,7 @@ _BAND = (0.05, 0.95)
 def plot_learning_curve(
     posterior: BehaviourPosterior,
     *,
+    better: Mapping[Hashable, Hashable] | None = None,
     key: PRNGKeyArray | None = None,
     num_blocks: int = 12,
     num_draws: int = 200,
@@ -308,47 +309,68 @@ def plot_learning_curve(
 ) -> "Figure":
     """How often each action was chosen over time, and a 90 % band of what the model predicts one step ahead.
 
-    In the state with the most choices, mean over persons, in blocks of choices of equal length.
+    In the state with the most choices, mean over persons, in blocks of choices of equal length. Where you say which
+    action is the better one, its share is drawn, over all states that you name: it rises as persons learn.
 
     Args:
         posterior: what `behaviour.fit` returned.
+        better: state -> the better action there, both by label, as only you know it; None: every action has a line.
         key: of the predictions; None: `jax.random.key(0)`.
         num_blocks, num_draws: blocks of time; draws of the posterior.
         axes: where to draw; None: in a figure of its own.
 
     Raises:
-        TypeError, ValueError: no fit, a number that is no positive integer.
+        TypeError, ValueError: no fit, a number that is no positive integer; a state or an action that the log has not.
     """
     check_type("posterior", posterior, BehaviourPosterior, "what bayes_mdp.behaviour.fit returns")
     check_count("num_blocks", num_blocks)
     log = posterior.log
-    state, observed = np.asarray(log.state), np.asarray(log.observed)
+    state, action, observed = (np.asarray(x) for x in (log.state, log.action, log.observed))
     busiest = int(np.bincount(state[observed]).argmax())
-    in_state = observed & (state == busiest)
-    # The place of a choice among the person's choices in this state.
-    nth = np.where(in_state, np.cumsum(in_state, axis=1) - 1, 0)
-    longest = int(in_state.sum(1).max())
+    targets = None if better is None else _better_actions(better, log)
+    chosen = observed & (state == busiest if targets is None else (targets >= 0)[state])
+    if not chosen.any():
+        raise ValueError("better names states without a choice in the log, expected a state in which somebody chose")
+    # The place of a choice among the person's choices that are shown.
+    nth = np.where(chosen, np.cumsum(chosen, axis=1) - 1, 0)
+    longest = int(chosen.sum(1).max())
     num_blocks = min(num_blocks, longest)
-    block = np.minimum(nth * num_blocks // longest, num_blocks - 1)[in_state]
+    block = np.minimum(nth * num_blocks // longest, num_blocks - 1)[chosen]
     number = np.bincount(block, minlength=num_blocks)
-    drawn = predict_choices(jax.random.key(0) if key is None else key, posterior, num_draws=num_draws)[:, in_state]
-
-    def share(actions: np.ndarray, action: int) -> np.ndarray:
-        return np.bincount(block, actions == action, minlength=num_blocks) / number
-
+    drawn = predict_choices(jax.random.key(0) if key is None else key, posterior, num_draws=num_draws)[:, chosen]
+    # Each line is the share of the choices that are its target, an action for each choice.
+    lines: list[tuple[str, AnyArray | int]]
+    if targets is None:
+        lines = [(str(log.actions[a]), a) for a in (range(1, 2) if len(log.actions) == 2 else range(len(log.actions)))]
+    else:
+        lines = [("the better action", targets[state][chosen])]
     figure, panel = place(axes)
     middle = (np.arange(num_blocks) + 0.5) * longest / num_blocks
-    for action in range(1, 2) if len(log.actions) == 2 else range(len(log.actions)):
-        of_draws = np.stack([share(draw, action) for draw in drawn])
-        low, high = np.quantile(of_draws, _BAND, axis=0)
-        (line,) = panel.plot(
-            middle, share(np.asarray(log.action)[in_state], action), "o-", label=str(log.actions[action])
+    for label, target in lines:
+        share, *of_draws = (
+            np.bincount(block, made == target, minlength=num_blocks) / number for made in (action[chosen], *drawn)
         )
+        (line,) = panel.plot(middle, share, "o-", label=label)
+        low, high = np.quantile(of_draws, _BAND, axis=0)
         panel.fill_between(middle, low, high, alpha=0.25, linewidth=0, color=line.get_color())
-    title = "" if len(log.states) == 1 else f" in state {log.states[busiest]}"
+    if targets is not None:
+        panel.axhline(1 / len(log.actions), color="0.6", linestyle=":", linewidth=1, label="chance")
+    title = "" if len(log.states) == 1 or targets is not None else f" in state {log.states[busiest]}"
     panel.set(xlabel=f"choices of a person{title}", ylabel="share of the choices", ylim=(0, 1))
     panel.legend(title="action; band: predicted", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
     return figure
+
+
+def _better_actions(better: Mapping[Hashable, Hashable], log: ChoiceLog) -> Int[np.ndarray, " S"]:
+    """The index of the better action in every state; -1 where none is named."""
+    check_type("better", better, Mapping, "state -> the better action there")
+    targets = np.full(len(log.states), -1)
+    for state, action in better.items():
+        for name, label, known in (("better", state, log.states), (f"better[{state!r}]", action, log.actions)):
+            if label not in known:
+                raise ValueError(f"{name} is {label!r}, expected one of {', '.join(map(repr, known))}")
+        targets[log.states.index(state)] = log.actions.index(action)
+    return targets
 
 
 def plot_shrinkage(

@@ -4,10 +4,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 
 from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
+from bayes_mdp.inference.summary import Summarised
+from bayes_mdp.inference.untried_rewards import moments_of
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.space import END
 from bayes_mdp.utils.axis_labels import label_axis, shorten
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_name, check_number, first_index
@@ -155,10 +159,12 @@ class HasTables(CanMean, CanCount, Protocol):
 
 
 def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
-    """A posterior over an MDP: mean transition probabilities by action, mean rewards, visits.
+    """A posterior over an MDP: mean transition probabilities by action, mean rewards, visits; below, how sure they are.
 
-    Names are shortened, turned or thinned so that they do not overlap. Of more than 22 actions the first 22 have a
-    table of probabilities.
+    The lower tables are standard deviations over the posterior, of each probability and of each mean reward; a
+    posterior that cannot say them (one of your own) has the upper tables alone. Where steps can end an episode, the
+    last column is the end. A standard deviation that does not exist is blank. Names are shortened, turned or thinned
+    so that they do not overlap. Of more than 22 actions the first 22 have a table of probabilities.
 
     Args:
         posterior: anything with `space`, `mean_mdp` and `visit_counts`.
@@ -180,29 +186,60 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     if not 0 <= step < (space.horizon or 1):
         raise ValueError(f"step is {step}, expected an index from 0 to {(space.horizon or 1) - 1}")
     mean = posterior.mean_mdp().at(step)
-    rows = mean.to_dense().transition_probs if isinstance(mean, SparseMDP) else mean.transition_probs
+    rows = np.asarray(mean.to_dense().transition_probs if isinstance(mean, SparseMDP) else mean.transition_probs)
+    if mean.end_probs is not None:
+        rows = np.concatenate([rows, np.asarray(mean.end_probs)[..., None]], axis=-1)
+    outcomes = [*space.state_names, END][: rows.shape[-1]]
     visits = np.asarray(posterior.visit_counts())
     visits = visits if space.horizon is None else visits[step]
     shown = space.action_names[:MOST_ACTIONS]
-    figure, axes, columns = _axes(len(shown) + 2)
+    spread = _standard_deviations(posterior, step) if isinstance(posterior, Summarised) else None
+    num_blocks = 1 if spread is None else 2
+    figure, axes, columns = _axes(len(shown) + 2, num_blocks)
     needed = 0.0
-    for a, name in enumerate(shown):
-        across = _table(axes[a], rows[:, a], f"P(next state)\naction {shorten(name)}", "next state", space.state_names)
-        axes[a].images[0].set_clim(0.0, 1.0)
-        needed = max(needed, across)
-    for panel, values, title in ((axes[-2], mean.reward, "mean reward"), (axes[-1], visits, "visits")):
-        needed = max(needed, _table(panel, values, title, "action", space.action_names))
+    # Means with the visits in the first block, standard deviations in the second.
+    for first, words, probs, rewards in (
+        (0, ("P(next)", "mean reward"), rows, mean.reward),
+        (len(shown) + 2, ("sd of P(next)", "sd of the mean reward"), *(spread or (None, None))),
+    ):
+        if probs is None:
+            continue
+        for panel, a in zip(axes[first:], range(len(shown)), strict=False):
+            across = _table(panel, probs[:, a], f"{words[0]}\naction {shorten(shown[a])}", "next state", outcomes)
+            panel.images[0].set_clim(0.0, 1.0 if first == 0 else max(float(np.nanmax(probs)), 1e-12))
+            needed = max(needed, across)
+        needed = max(needed, _table(axes[first + len(shown)], rewards, words[1], "action", space.action_names))
+    needed = max(needed, _table(axes[len(shown) + 1], visits, "visits", "action", space.action_names))
     # The states are named at the left of each row of tables.
     left = 0.0
+    upper = len(shown) + 2
     for i, panel in enumerate(axes):
         panel.set_yticks([])
-        if i % columns == 0:
+        if i % upper % columns == 0:
             left = label_axis(panel.yaxis, space.state_names, HEIGHT)
             panel.set_ylabel("state")
     if len(shown) < space.n_actions:
         figure.suptitle(f"the first {len(shown)} of {space.n_actions} actions", fontsize=10)
-    figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-len(axes) // columns))
+    figure.set_size_inches(left + (WIDTH + 0.9) * columns, (HEIGHT + 0.9 + needed) * -(-upper // columns) * num_blocks)
     return figure
+
+
+def _standard_deviations(
+    posterior: Summarised, step: int
+) -> tuple[Float[np.ndarray, "S A O"], Float[np.ndarray, "S A"]]:
+    """Of each transition probability, next states in their order and then the end, and of each mean reward."""
+    space, moments = posterior.space, moments_of(posterior)
+    variances = (np.asarray(x, float) for x in (moments.probs_variance, moments.reward_variance))
+    rows, rewards = (x if space.horizon is None else x[step] for x in variances)
+    if space.successors is not None:
+        # Listed outcomes to their columns; the number of states is the end, -1 fills up a list.
+        listed = np.broadcast_to(np.asarray(space.successors), rows.shape)
+        dense = np.zeros((*rows.shape[:-1], space.n_states + 2))
+        np.put_along_axis(dense, np.where(listed < 0, space.n_states + 1, listed), rows, -1)
+        rows = dense[..., : space.n_states + bool(space.ends)]
+    # Rounding may leave a variance below zero; one that does not exist is infinite or nan.
+    rows, rewards = (np.sqrt(np.where(np.isfinite(x), np.maximum(x, 0.0), np.nan)) for x in (rows, rewards))
+    return rows, rewards
 
 
 def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -213,17 +250,22 @@ def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]
     return values.mean(0), half_width(values, level)
 
 
-def _axes(number: int) -> tuple["Figure", "list[Axes]", int]:
-    """A figure of its own with so many axes, and how many are in a row: pyplot's global state is not changed."""
+def _axes(number: int, blocks: int) -> tuple["Figure", "list[Axes]", int]:
+    """A figure of its own with blocks of so many axes, one below the other, and how many are in a row.
+
+    The last block has one less: nothing stands below the visits. pyplot's global state is not changed.
+    """
     from bayes_mdp.utils.figures import NotebookFigure
 
     rows = -(-number // IN_A_ROW)
     columns = -(-number // rows)
     figure = NotebookFigure(layout="constrained")
-    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for unused in panels[number:]:
+    grid = figure.subplots(rows * blocks, columns, squeeze=False).reshape(blocks, rows * columns)
+    lower = number - (blocks - 1)
+    panels = [*grid[0, :number], *grid[1:, :lower].ravel()]
+    for unused in [*grid[0, number:], *grid[1:, lower:].ravel()]:
         unused.remove()
-    return figure, panels[:number], columns
+    return figure, panels, columns
 
 
 def _table(axes: "Axes", values: ArrayLike, title: str, xlabel: str, names: Sequence[Hashable]) -> float:

@@ -245,6 +245,7 @@ def iterate(
 
 def keys_of(key: PRNGKeyArray, iteration: Int[Array, ""]) -> Key[Array, "4"]:
     """The keys of an iteration: to act, step, reset, learn."""
+    # Keys follow from the number of the iteration, so that a run that was cut goes on with the same random numbers.
     return jax.random.split(jax.random.fold_in(key, iteration), 4)
 
 

@@ -64,12 +64,12 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
 
 def find_classes(hierarchy: Hierarchy) -> Classes:
     """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
-    index = [_numbered(x) for x in hierarchy.symbols]
+    index = [_number_classes(x) for x in hierarchy.symbols]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
     return Classes(tuple(index), first)
 
 
-def _numbered(symbols: np.ndarray) -> np.ndarray:
+def _number_classes(symbols: np.ndarray) -> np.ndarray:
     """0, 1, ... for the different symbols."""
     return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 
@@ -107,7 +107,8 @@ class Grouped(eqx.Module):
         prior = jnp.asarray(rows.prior)
         # sum over groups of (entries in the group) * log rising(concentration, count); empty entries add zero.
         rising = jnp.sum(self.times * log_rising(prior.ravel()[self.entry], self.count))
-        total = rising - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum() + posterior.constant
+        total = rising - log_rising(prior.sum(-1), jnp.asarray(rows.counts).sum(-1)).sum()
+        total += jnp.where(jnp.isnan(posterior.constant), 0.0, posterior.constant)
         return total + rewards.log_evidence() if isinstance(rewards, RewardCells) else total
 
 
@@ -126,7 +127,7 @@ def grouped(data_statistics: ConjugatePosterior, classes: Classes) -> ConjugateP
     return Grouped(data_statistics, entry, count, times)
 
 
-def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
+def hyperparameter_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
     """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data."""
 
     def model(data_statistics: ConjugatePosterior | Grouped) -> None:
@@ -143,10 +144,10 @@ def collapsed_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grou
 def log_evidence(
     hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior | Grouped
 ) -> Float[Array, ""]:
-    """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out."""
+    """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out (relative, see there)."""
     if isinstance(data_statistics, Grouped):
         return data_statistics.log_evidence(hierarchy.given(values, data_statistics.data_statistics))
-    return jnp.asarray(hierarchy.given(values, data_statistics).log_evidence)
+    return jnp.asarray(hierarchy.given(values, data_statistics).relative_log_evidence)
 
 
 # Resampling leaves copies; Metropolis steps make them differ again ("resample-move", Gilks and Berzuini 2001). The
@@ -183,7 +184,7 @@ def moved(
         hyperparameters: {site: [K ...]}, the draws; at least 8 of them, for the differences.
         num_moves: steps of every draw.
     """
-    model, supports = collapsed_model(hierarchy), hierarchy.program.supports
+    model, supports = hyperparameter_model(hierarchy), hierarchy.program.supports
     latents = [site for site in hierarchy.program.latents if site.name in hierarchy.hyperparameters]
     choices = {site.name: supports[site.name] for site in latents if site.discrete}
     fixed = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name in choices}

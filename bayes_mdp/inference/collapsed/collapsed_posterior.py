@@ -22,10 +22,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from bayes_mdp.inference.collapsed.collapse import (
     Classes,
-    collapsed_model,
     compress,
     find_classes,
     grouped,
+    hyperparameter_model,
     moved,
     prior_arrays,
     with_prior_arrays,
@@ -287,6 +287,11 @@ class CollapsedPosterior(MixturePosterior):
         return self.hierarchy is not None and not self.hierarchy.draws_prior
 
     @property
+    def lacks_factorials(self) -> bool:
+        """Whether its data are sums of rewards that do not hold all of their density."""
+        return bool(np.isnan(self.data_statistics.constant))
+
+    @property
     def log_constant(self) -> float:
         """Log density of what the prior observes and tells of nothing."""
         return 0.0 if self.hierarchy is None else self.hierarchy.log_constant
@@ -376,7 +381,7 @@ class CollapsedPosterior(MixturePosterior):
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         if self.integration is not None and self.is_integrated:
-            return {**_described(self.integration, self.route, self.num_components), **program_data(self.observed)}
+            return {**_method_words(self.integration, self.route, self.num_components), **program_data(self.observed)}
         chains = self.mcmc
         drawn = "draws" if chains is None else chains.described()
         size = float(self.effective_sample_size())
@@ -420,7 +425,7 @@ class CollapsedPosterior(MixturePosterior):
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         if self.integration is not None and self.hierarchy is not None and is_concrete(transitions, weight, self):
-            return self._integrated_after(self.data_statistics.update(transitions, weight))
+            return self._integrate_after(self.data_statistics.update(transitions, weight))
         gain = self._gain(transitions, weight)
         log_weights = jnp.asarray(self.log_weights) + gain
         after = replace(
@@ -429,14 +434,14 @@ class CollapsedPosterior(MixturePosterior):
             log_weights=log_weights - jnp.max(log_weights),
             integration=None if self.integration is None else self.integration.after(self.log_weights, log_weights),
         )
-        return after._rejuvenated(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+        return after._rejuvenate(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
 
-    def _integrated_after(self, data_statistics: ConjugatePosterior) -> "CollapsedPosterior":
+    def _integrate_after(self, data_statistics: ConjugatePosterior) -> "CollapsedPosterior":
         """The posterior given other data of the same program: an integral that starts at this one, else chains."""
         assert self.hierarchy is not None
         data_statistics = jax.tree.map(np.asarray, data_statistics)
         try:
-            integrated = self._integrated(self._rng(), data_statistics)
+            integrated = self._integrate(self._rng(), data_statistics)
         except NotIntegrableError as error:
             sys.stderr.write(f"update: chains draw the hyperparameters, not {self.route}: {error}\n")
             return replace(self, data_statistics=data_statistics, route=COLLAPSED, integration=None).refit(
@@ -450,7 +455,7 @@ class CollapsedPosterior(MixturePosterior):
         seen = np.asarray(self.visit_counts(), np.float64).sum()
         return np.random.default_rng([*np.asarray(self.stream).tolist(), int(seen)])
 
-    def _integrated(
+    def _integrate(
         self, rng: np.random.Generator, data_statistics: ConjugatePosterior, draws: int | None = None
     ) -> Integrated:
         """The integral of its route given these data, which looks first where the weight is now. Host side.
@@ -464,7 +469,7 @@ class CollapsedPosterior(MixturePosterior):
         data = jax.tree.map(np.asarray, data_statistics)
         return integrate(self.hierarchy, data, rng, method=self.route, near=starts, draws=draws, strict=False)
 
-    def _rejuvenated(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
+    def _rejuvenate(self, learnt: Bool[Array, ""]) -> "CollapsedPosterior":
         """Components resampled where the effective sample size is low, then each moved `moves` times. Traceable.
 
         Resampling and the steps keep the posterior: resampled weights are equal because each draw is repeated in
@@ -511,12 +516,15 @@ class CollapsedPosterior(MixturePosterior):
         block = forgotten(self.data_statistics).update(transitions, weight)
 
         def evidence(k: Int[Array, ""]) -> Float[Array, ""]:
-            return jnp.asarray(with_prior_arrays(block, prior_arrays(as_prior(self.component(k)))).log_evidence)
+            believed = with_prior_arrays(block, prior_arrays(as_prior(self.component(k))))
+            return jnp.asarray(believed.relative_log_evidence)
 
         return jax.vmap(evidence)(jnp.arange(self.num_components))
 
     def _gain_by_rows(self, transitions: Transitions, weight: ArrayLike) -> Float[Array, " K"]:
         """The same, one transition after the other, each by its own row and cell."""
+        if np.ndim(transitions.state) == 0:  # no loop: a step of an agent compiles in half the time
+            return self._gain_of_one(transitions, jnp.asarray(weight, float))
         block = jax.tree.map(jnp.atleast_1d, transitions)
         weights = jnp.broadcast_to(jnp.asarray(weight, float), block.state.shape)
 
@@ -575,7 +583,7 @@ class CollapsedPosterior(MixturePosterior):
             return self._refit(key)
         if self.refits_on_host and self.mcmc is None:
             try:
-                integrated = self._integrated(host_generator(key), self.data_statistics, self.num_components)
+                integrated = self._integrate(host_generator(key), self.data_statistics, self.num_components)
             except NotIntegrableError:
                 pass  # chains, below
             else:
@@ -586,12 +594,12 @@ class CollapsedPosterior(MixturePosterior):
         in_double = np.asarray(self.log_weights).dtype == np.float64
         with jax.enable_x64(True) if in_double else nullcontext():
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
-            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+            return jax.tree.map(np.asarray, _refit_by_key(jax.tree.map(np.array, self), key))
 
     def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
         assert self.hierarchy is not None
         # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
-        chains = run_chains(key, collapsed_model(self.hierarchy), self.data_statistics, self.options)
+        chains = run_chains(key, hyperparameter_model(self.hierarchy), self.data_statistics, self.options)
         fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
         settings = {"options": self.options, "share": self.share, "moves": self.moves}
         fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **settings)
@@ -620,7 +628,7 @@ class CollapsedPosterior(MixturePosterior):
         thin = self
         if self.route == QUADRATURE and self._is_smooth(key):
             # Between the nodes too: as many draws of the continuous posterior, of its own route and share.
-            integrated, dtype = self._integrated(host_generator(key), self.data_statistics, num), self.values[0].dtype
+            integrated, dtype = self._integrate(host_generator(key), self.data_statistics, num), self.values[0].dtype
             hyperparameters = integrated.hyperparameters
             values = tuple(x.astype(dtype) for x in integrated.parameters)
             weights = np.zeros(num, dtype)
@@ -687,8 +695,10 @@ def from_integral(
 ) -> CollapsedPosterior:
     """The mixture over the nodes, or the weighted draws, of an integral. Host side."""
     number, integration = len(integrated.log_weights), integrated.integration
-    # Of the data given what the program observes itself; nan: the integral over the prior alone is not known.
+    # Of the data given what the program observes itself; nan: the integral over the prior alone is not known, or the
+    # data are sums that do not hold a part of their density.
     constant = hierarchy.log_constant if hierarchy.draws_prior else np.nan
+    constant = np.nan if np.isnan(data_statistics.constant) else constant
     integration = replace(integration, log_evidence=np.asarray(integration.log_evidence - constant))
     worth = effective_size(integrated.log_weights)
     return CollapsedPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
@@ -707,7 +717,7 @@ def from_integral(
     )
 
 
-def _described(integration: Integration, route: str, number: int) -> dict[str, str]:
+def _method_words(integration: Integration, route: str, number: int) -> dict[str, str]:
     size = integration.numbers
     names = (
         "no continuous hyperparameter" if not size else "1 hyperparameter" if size == 1 else f"{size} hyperparameters"
@@ -729,11 +739,11 @@ def _described(integration: Integration, route: str, number: int) -> dict[str, s
 @lru_cache(maxsize=64)
 def _model_of(hierarchy: Hierarchy) -> Model:
     """One model object for equal hierarchies: the bridge compiles for an object."""
-    return collapsed_model(hierarchy)
+    return hyperparameter_model(hierarchy)
 
 
 @jax.jit
-def _refitted(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
+def _refit_by_key(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
     return posterior._refit(key)
 
 
@@ -782,7 +792,7 @@ def fit_of(
         method: "quadrature", "importance" or "collapsed" (chains).
         asked: whether it was asked for by name: then chains do not take the place of an integral that fails.
     """
-    before, model = jax.tree.map(np.array, hierarchy.prior), collapsed_model(hierarchy)
+    before, model = jax.tree.map(np.array, hierarchy.prior), hyperparameter_model(hierarchy)
     classes, drawable = find_classes(hierarchy), hierarchy.draws_prior
     rechecked = list[bool]()
     number = options.num_chains * options.num_samples

@@ -19,7 +19,7 @@ from numpyro import handlers
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.detection.certify import certify, invent, site_densities, summarise_invented, tolerance
+from bayes_mdp.inference.detection.certify import certify, invent, site_densities, summarise_for_program, tolerance
 from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.detect_rows import check_sites
 from bayes_mdp.inference.detection.entries import Entries
@@ -205,7 +205,7 @@ def _check_prior(hierarchy: Hierarchy, values: Values, detected: Detected, rng: 
     # Compare log p(h) of the marginal model without data with the densities of the h sites in the full program.
     program, transitions = hierarchy.program, invent(detected, rng)
     values_of_all = {**conjugate_inside(program, hierarchy.hyperparameters), **values}
-    densities = site_densities(program, values_of_all, summarise_invented(program, transitions))
+    densities = site_densities(program, values_of_all, summarise_for_program(program, transitions))
     # Without the conjugate sites and the data, what is left is the density of the hyperparameters.
     not_hyper = {*detected.layout.shapes, OBSERVED_NEXT_STATE, OBSERVED_REWARD}
     expected = np.array([value for name, value in densities.items() if name not in not_hyper])
@@ -230,7 +230,7 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
     moved: dict[str, NotConjugate] = {}
     while True:
         try:
-            return _given(program, set(moved), rng)
+            return _hierarchy_given(program, set(moved), rng)
         except NotConjugate as error:
             # The site that the refusal names becomes a hyperparameter, and detection starts again.
             left = {site.name for site in program.latents} - set(moved)
@@ -242,7 +242,7 @@ def find_hierarchy(program: Program, rng: np.random.Generator) -> tuple[Hierarch
             moved[error.site] = error
 
 
-def _given(program: Program, hyperparameters: set[str], rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
+def _hierarchy_given(program: Program, hyperparameters: set[str], rng: np.random.Generator) -> tuple[Hierarchy, Forms]:
     """The hierarchy with these hyperparameters, or what is in its way."""
     names = tuple(site.name for site in program.latents if site.name in hyperparameters)
     # Hyperparameters are inputs of the probe, as constants are: detection then asks about the other sites alone.

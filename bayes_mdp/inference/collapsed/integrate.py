@@ -107,9 +107,10 @@ class Marginal:
         self.block = min(BLOCK, max(1, NUMBERS_IN_BLOCK // sum(np.size(i) for i in self.classes.number)))
 
     @cached_property
-    def _placed(self) -> HostProgram:
+    def _place_program(self) -> HostProgram:
         def one(point: Float[Array, " D"], held: Values) -> tuple[Array, dict[str, Array], tuple[Array, ...]]:
             log_prior, _, values = self.prior.place_one(point, held, None)
+            # One number for each class of equal prior parameters, not one for each entry of the arrays.
             leaves = jax.tree.leaves(self.hierarchy.parameters(values))
             parts = zip(leaves, self.classes.first, strict=True)
             return log_prior, values, tuple(jnp.asarray(leaf).ravel()[first] for leaf, first in parts)
@@ -124,11 +125,12 @@ class Marginal:
             held: values of the discrete hyperparameters.
         """
         size = self.block if len(points) <= MANY * self.block else MANY * self.block
-        return PlacedParameters(*self._placed.in_blocks(size, points, held))
+        return PlacedParameters(*self._place_program.in_blocks(size, points, held))
 
     @cached_property
     def _patterns(self) -> tuple[Int[np.ndarray, " M"], scipy.sparse.csr_array]:
         """The pattern of each row, and how often each class stands in each pattern [P G]."""
+        # Rows of the same pattern of classes have one sum of prior parameters: a sparse product gives all sums.
         number = np.asarray(self.classes.number[0])
         rows, pattern = np.unique(np.sort(number, axis=1), axis=0, return_inverse=True)
         indptr = np.arange(len(rows) + 1) * rows.shape[1]
@@ -145,6 +147,7 @@ class Marginal:
         """
         counts = np.asarray(data_statistics.transition_probs.dense_counts, np.float64)
         number, (pattern, _) = np.asarray(self.classes.number[0]), self._patterns
+        # Equal priors and equal counts have equal terms: each is computed once, and counted `times`.
         nonzero = np.nonzero(counts)
         entry, count, times = _alike(number[nonzero], counts[nonzero])
         total = counts.sum(-1)
@@ -170,7 +173,8 @@ class Given:
 
     def __init__(self, marginal: Marginal, data_statistics: ConjugatePosterior) -> None:
         self.marginal, self._rows = marginal, marginal.counted(data_statistics)
-        self.constant = float(np.asarray(data_statistics.constant))
+        # What sums of rewards do not hold, the factorials of Poisson rewards, is the same at every point.
+        self.constant = float(np.nan_to_num(np.asarray(data_statistics.constant), posinf=np.inf, neginf=-np.inf))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
         self._constants: dict[str, tuple[bytes, np.ndarray]] = {}
@@ -189,18 +193,19 @@ class Given:
 
     def log_evidence(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         """log p(data | hyperparameters), the conjugate sites integrated out."""
-        rows = self._remembered("rows", self._of_rows, parameters[:1])
+        rows = self._evidence_once("rows", self._of_rows, parameters[:1])
         if self._cells is None or not self._seen.size:
             return rows + self.constant
-        return rows + self.constant + self._remembered("rewards", self._of_rewards, parameters[1:])
+        return rows + self.constant + self._evidence_once("rewards", self._of_rewards, parameters[1:])
 
-    def _remembered(
+    def _evidence_once(
         self,
         part: str,
         evidence: Callable[[tuple[Float[np.ndarray, "N G"], ...]], Float[np.ndarray, " N"]],
         parameters: tuple[Float[np.ndarray, "N G"], ...],
     ) -> Float[np.ndarray, " N"]:
         """The evidence of a part of the program; where no hyperparameter enters it, it is computed once for all."""
+        # All points alike (fixed hyperparameters): the term is a constant, kept by the bytes of the parameters.
         if not all((x == x[:1]).all() for x in parameters):
             return evidence(parameters)
         fingerprint = b"".join(x[0].tobytes() for x in parameters)
@@ -449,7 +454,7 @@ def integrate(
     highest = max(search.log_mass for _, search in parts)
     parts = [(fixed, search) for fixed, search in parts if search.log_mass > highest + RULED_OUT]
     integrals = [_integral(marginal, fixed, search, rng, method, strict) for fixed, search in parts]
-    return _joined(marginal, [fixed for fixed, _ in parts], integrals, rng, draws)
+    return _join(marginal, [fixed for fixed, _ in parts], integrals, rng, draws)
 
 
 def _look(given: Given, hierarchy: Hierarchy, held: Values, near: Values | None) -> Search | None:
@@ -493,7 +498,7 @@ def _means_of(given: Given, held: Values, search: Search) -> Means:
     return means
 
 
-def _joined(
+def _join(
     given: Given,
     helds: list[dict[str, np.ndarray]],
     found: list[Grid | Draws],

@@ -44,7 +44,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.folded_log import Source
-from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
+from bayes_mdp.mdp.data.transitions import check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
@@ -319,6 +319,12 @@ class ConjugatePosterior(Fitted):
         if not is_concrete(self):
             return _log_evidence(self)
         return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
+
+    @property
+    def relative_log_evidence(self) -> RealScalar:
+        """The log evidence, less what no `Counts` hold: the factorials of Poisson rewards, the same for every prior."""
+        known = xp.where(xp.isnan(self.constant), 0.0, self.constant)
+        return replace(self, constant=known).log_evidence
 
     @property
     def known_log_evidence(self) -> float | None:
@@ -701,7 +707,7 @@ class ConjugatePosterior(Fitted):
             check_number("factor", factor, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
         rows = eqx.tree_at(lambda r: r.counts, self.transition_probs, self.transition_probs.counts * factor)
         visits = None if self.visits is None else self.visits * factor
-        rewards, constant = self.reward_cells.discounted(factor), self.constant * factor
+        rewards, constant = self.reward_cells.discount_data(factor), self.constant * factor
         after = replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
         if self.outcomes is None:
             return after
@@ -735,7 +741,7 @@ class ConjugatePosterior(Fitted):
                 probability zero, a reward that the law cannot give.
         """
         check_transitions(transitions, self.space, weight)
-        counted_rows = unmasked(transitions, weight)
+        counted_rows = without_masked_rows(transitions, weight)
         if counted_rows is None:
             return
         # Numbers that are known inside a trace are looked at there.
@@ -743,7 +749,7 @@ class ConjugatePosterior(Fitted):
             complete = (
                 counted_rows
                 if counted_rows.next_observed is None
-                else unmasked(counted_rows, counted_rows.next_observed)
+                else without_masked_rows(counted_rows, counted_rows.next_observed)
             )
             if complete is not None:
                 self.transition_probs.check(complete.cell(self.space), np.asarray(complete.outcome(self.space)))
@@ -841,9 +847,9 @@ class ConjugatePosterior(Fitted):
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
         return self.reward_cells.reward_sums()
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        return self.reward_cells.rewards_seen()
+        return self.reward_cells.num_rewards_observed()
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and the log evidence, for `describe`."""

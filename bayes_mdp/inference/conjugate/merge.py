@@ -104,7 +104,7 @@ def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, Rewards]:
 def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
     counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
     rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
-    rewards = one.reward_cells.merged(two.reward_cells)
+    rewards = one.reward_cells.merge(two.reward_cells)
     visits = None if one.visits is None or two.visits is None else _sum(one.visits, two.visits)
     constant = _sum(one.constant, two.constant)
     return replace(one, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)

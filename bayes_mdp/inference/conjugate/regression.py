@@ -305,14 +305,14 @@ class RegressionRewards(Rewards):
         zeros = tuple(xp.zeros_like(xp.asarray(x)) for x in parts)
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, zeros)
 
-    def merged(self, other: Rewards) -> "RegressionRewards":
+    def merge(self, other: Rewards) -> "RegressionRewards":
         """The belief after the data of both."""
         assert isinstance(other, RegressionRewards)  # `merge` has compared the priors
         parts = [(r.gram, r.moment, r.square, r.count) for r in (self, other)]
         sums = tuple(xp.asarray(x) + y for x, y in zip(*parts, strict=True))
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, sums)
 
-    def discounted(self, factor: RealScalar) -> "RegressionRewards":
+    def discount_data(self, factor: RealScalar) -> "RegressionRewards":
         """The belief after the same data, each reward counted `factor` times."""
         parts = (self.gram, self.moment, self.square, self.count)
         return eqx.tree_at(lambda r: (r.gram, r.moment, r.square, r.count), self, tuple(x * factor for x in parts))
@@ -333,7 +333,7 @@ class RegressionRewards(Rewards):
             "their prior mean in units of their noise; centre them, or state their noise"
         ]
 
-    def rewards_seen(self) -> float:
+    def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
         return float(self.count)
 

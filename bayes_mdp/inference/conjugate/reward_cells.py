@@ -175,7 +175,7 @@ class RewardCells(Rewards):
     def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         belief = self.site_belief
-        mean, noise = belief.drawn_mean(drawn), belief.drawn_noise(drawn)
+        mean, noise = belief.conditional_mean(drawn), belief.conditional_noise(drawn)
         return self.gather(xp.asarray(mean)), self._gather_noise(xp.asarray(noise))
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
@@ -198,7 +198,7 @@ class RewardCells(Rewards):
             if prior is not None and component is not None:
                 belief = prior(component, used).after(data)
             assert belief is not None
-            mean = np.asarray(belief.drawn_mean(belief.draw(streams, num)))
+            mean = np.asarray(belief.conditional_mean(belief.draw(streams, num)))
             reward = np.broadcast_to(fixed, (num, len(fixed))).copy()
             reward[:, unknown] = mean[:, slot]
             if scale is not None and shift is not None:
@@ -386,22 +386,22 @@ class RewardCells(Rewards):
         """The belief before any data."""
         return eqx.tree_at(lambda cells: cells.data, self, xp.zeros_like(xp.asarray(self.data)))
 
-    def merged(self, other: Rewards) -> "RewardCells":
+    def merge(self, other: Rewards) -> "RewardCells":
         """The belief after the data of both."""
         assert isinstance(other, RewardCells)  # `merge` has compared the priors
-        data = self.prior.merged(xp.asarray(self.data), xp.asarray(other.data))
+        data = self.prior.merge(xp.asarray(self.data), xp.asarray(other.data))
         return eqx.tree_at(lambda cells: cells.data, self, data)
 
-    def discounted(self, factor: RealScalar) -> "RewardCells":
+    def discount_data(self, factor: RealScalar) -> "RewardCells":
         """The belief after the same data, each reward counted `factor` times."""
-        return replace(self, data=self.prior.discounted(self.data, factor))
+        return replace(self, data=self.prior.discount_data(self.data, factor))
 
     def reward_sums(self) -> RewardSums | None:
         """Those of each element; None where the family keeps others, or of other numbers."""
         has_sums = self.prior.takes_counts and self.coefficient is None
         return (self.law, np.asarray(self.data)) if has_sums else None
 
-    def rewards_seen(self) -> float:
+    def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
         return float(self.prior.num_observed(np.asarray(self.data)).sum())
 

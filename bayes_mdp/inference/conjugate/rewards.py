@@ -193,11 +193,11 @@ class Rewards(Module):
         """The belief before any data."""
 
     @abc.abstractmethod
-    def merged(self, other: "Rewards") -> Self:
+    def merge(self, other: "Rewards") -> Self:
         """The belief after the data of both, which are disjoint, under one prior."""
 
     @abc.abstractmethod
-    def discounted(self, factor: RealScalar) -> Self:
+    def discount_data(self, factor: RealScalar) -> Self:
         """The belief after the same data, each reward counted `factor` times."""
 
     @abc.abstractmethod
@@ -211,7 +211,7 @@ class Rewards(Module):
         """
         return None
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where nothing is learnt from them."""
         return None
 
@@ -353,11 +353,11 @@ class KnownRewards(Rewards):
         """The same."""
         return self
 
-    def merged(self, other: Rewards) -> "KnownRewards":
+    def merge(self, other: Rewards) -> "KnownRewards":
         """The same."""
         return self
 
-    def discounted(self, factor: RealScalar) -> "KnownRewards":
+    def discount_data(self, factor: RealScalar) -> "KnownRewards":
         """The same."""
         return self
 

@@ -77,7 +77,7 @@ def certify(
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
     transitions = invent(detected, rng)
-    data = summarise_invented(program, transitions, rewards=rewards)
+    data = summarise_for_program(program, transitions, rewards=rewards)
     for scale in SCALES:
         check_at(program, detected, transitions, data, _draw(detected, rng, scale), held or {}, rewards=rewards)
 
@@ -119,7 +119,9 @@ def check_at(
         raise NotConjugate(f"prior: its density is not that of conjugate sites: {min(unexplained)!r} is none of them")
 
 
-def summarise_invented(program: Program, transitions: Transitions, *, rewards: bool = True) -> Statistics | Transitions:
+def summarise_for_program(
+    program: Program, transitions: Transitions, *, rewards: bool = True
+) -> Statistics | Transitions:
     """Invented transitions in the form in which the conditioned model is called with them.
 
     Statistics where the law of rewards has them, added up on the host: so the compiled model does not count.

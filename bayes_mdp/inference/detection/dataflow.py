@@ -26,8 +26,8 @@ from bayes_mdp.inference.detection.entries import (
     Rule,
     Symbols,
     Value,
-    compacted,
-    concatenated,
+    compact_axes,
+    concatenate_sums,
     elements_of,
     entrywise,
     is_key,
@@ -40,7 +40,7 @@ from bayes_mdp.inference.detection.entries import (
     symbolic,
     widened,
 )
-from bayes_mdp.numerics.jaxprs import Atom, array_of, called_jaxpr, needed_equations, scan_parts
+from bayes_mdp.numerics.jaxprs import Atom, array_of, equations_for, inner_jaxpr, scan_parts
 from bayes_mdp.numerics.numpy_primitives import PRIMITIVES, select, understood
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
@@ -75,7 +75,7 @@ class Reader:
         def value(atom: Atom) -> Value:
             return known(atom.val) if isinstance(atom, Literal) else values[atom]
 
-        for equation, _ in needed_equations(jaxpr, needed):
+        for equation, _ in equations_for(jaxpr, needed):
             outputs = self._equation(jaxpr, equation, [value(atom) for atom in equation.invars])
             values.update(zip(equation.outvars, outputs, strict=True))
         return [value(atom) if need else None for atom, need in zip(jaxpr.outvars, needed, strict=True)]
@@ -85,7 +85,7 @@ class Reader:
 
     def _equation(self, jaxpr: Jaxpr, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
         # In this order: enter calls, take known branches, compute numbers, apply the rule; else nothing is known.
-        name, inner = equation.primitive.name, called_jaxpr(equation)
+        name, inner = equation.primitive.name, inner_jaxpr(equation)
         if inner is not None:
             return self._run(inner, inputs)
         if name == "cond" and not isinstance(inputs[0], Entries):
@@ -146,7 +146,7 @@ class Reader:
     def _stack(self, column: Sequence[Value]) -> Value:
         if not any(isinstance(x, Entries) for x in column):
             return np.stack([np.asarray(x) for x in column])
-        return concatenated([self.domain.entries(x) for x in column], np.stack)
+        return concatenate_sums([self.domain.entries(x) for x in column], np.stack)
 
     def _while(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value] | None:
         """A loop whose condition is known in every turn. None: it depends on a latent site, or it is too long."""
@@ -213,7 +213,7 @@ def _pass(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entrie
 
 def _concatenate(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     join = PRIMITIVES[equation.primitive.name]
-    return concatenated(operands, lambda arrays: join(*arrays, **equation.params))
+    return concatenate_sums(operands, lambda arrays: join(*arrays, **equation.params))
 
 
 def by_labels(
@@ -362,7 +362,7 @@ def _add(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
 
 def sum_of(domain: Domain, x: Entries, y: Entries) -> Entries:
     """x + y where one of the two is free of conjugate sites, or both hold one element."""
-    (x, y), shape = compacted(x, y)
+    (x, y), shape = compact_axes(x, y)
     symbols = domain.symbols
     # One of the two must be free of conjugate sites; the other keeps its element, power and coefficient.
     first = y.element == NONE
@@ -446,7 +446,7 @@ def _is_element(domain: Domain, x: Entries) -> bool:
 
 def product_of(domain: Domain, x: Entries, y: Entries, name: str, function: Callable[..., np.ndarray]) -> Entries:
     """x * y or x / y where one of the two is free of conjugate sites, or both hold one element."""
-    (x, y), shape = compacted(x, y)
+    (x, y), shape = compact_axes(x, y)
     symbols = domain.symbols
     x_free, y_free = x.element == NONE, y.element == NONE
     zero = is_zero(domain, x) | (is_zero(domain, y) & (name == "mul"))

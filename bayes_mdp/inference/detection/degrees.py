@@ -19,7 +19,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from bayes_mdp.inference.detection.dataflow import MOVES
 from bayes_mdp.inference.detection.trace import Program
-from bayes_mdp.numerics.jaxprs import called_jaxpr, scan_parts
+from bayes_mdp.numerics.jaxprs import inner_jaxpr, scan_parts
 
 HIGHER = 2
 """Any degree but one, or no polynomial at all."""
@@ -89,7 +89,7 @@ def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
 
 
 def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
-    inner, name, params = called_jaxpr(equation), equation.primitive.name, equation.params
+    inner, name, params = inner_jaxpr(equation), equation.primitive.name, equation.params
     if inner is not None:
         return output_flows(inner.jaxpr, given)
     if not any(x.degrees for x in given):

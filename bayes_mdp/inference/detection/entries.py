@@ -62,7 +62,7 @@ class Symbols:
             ids = self._new(small64.size)
             self._values[ids], self._is_constant[ids] = small64.ravel(), True
             return np.broadcast_to(ids.reshape(small.shape), array.shape)
-        ids = np.array([self._named(("constant", int(bits))) for bits in unique], dtype=np.int64)
+        ids = np.array([self._name_axes(("constant", int(bits))) for bits in unique], dtype=np.int64)
         self._values[ids], self._is_constant[ids] = unique.view(np.float64), True
         return np.broadcast_to(ids[inverse].reshape(small.shape), array.shape)
 
@@ -77,7 +77,7 @@ class Symbols:
         _, first = np.unique(local, return_index=True)
         if len(first) > MANY:
             return np.broadcast_to(self.fresh(parts[0].shape), shape)
-        ids = [self._named((name, *(int(part[i]) for part in flat))) for i in first]
+        ids = [self._name_axes((name, *(int(part[i]) for part in flat))) for i in first]
         return np.broadcast_to(np.array(ids, np.int64)[local].reshape(parts[0].shape), shape)
 
     def rows(self, name: Hashable, ids: Int[np.ndarray, "M K"]) -> Int[np.ndarray, " M"]:
@@ -85,7 +85,7 @@ class Symbols:
         unique, inverse = np.unique(np.ascontiguousarray(ids), axis=0, return_inverse=True)
         if len(unique) > MANY:
             return self.fresh(ids.shape[:1])
-        return np.array([self._named((name, row.tobytes())) for row in unique], np.int64)[inverse.reshape(-1)]
+        return np.array([self._name_axes((name, row.tobytes())) for row in unique], np.int64)[inverse.reshape(-1)]
 
     def arithmetic(self, name: str, function: Callable[..., np.ndarray], *operands: Ids) -> Ids:
         """`of`, with numbers where all operands are known, and without the operation where it changes nothing."""
@@ -125,7 +125,7 @@ class Symbols:
             close = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
         return np.broadcast_to(close, ids.shape)
 
-    def _named(self, name: Hashable) -> int:
+    def _name_axes(self, name: Hashable) -> int:
         number = self._names.get(name)
         if number is None:
             number = self._names[name] = int(self._new(1)[0])
@@ -274,7 +274,7 @@ def mapped(entries: Entries, function: Callable[[np.ndarray], np.ndarray]) -> En
     return replace(entries, **fields)
 
 
-def compacted(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
+def compact_axes(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
     """The operands of an entrywise operation without the axes along which all repeat one entry, and the full shape."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     full = [mapped(x, lambda f: np.broadcast_to(f, shape)) for x in operands]
@@ -302,7 +302,7 @@ def joined(parts: Sequence[Entries]) -> list[Entries]:
     return [x if one_transform else plain(x) for x in parts]
 
 
-def concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
+def concatenate_sums(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
     """One array of several, as `join` makes one of their fields."""
     parts = joined(operands)
     fields = {name: join([getattr(x, name) for x in parts]) for name in FIELDS}
@@ -311,7 +311,7 @@ def concatenated(operands: Sequence[Entries], join: Callable[[list[np.ndarray]],
 
 def entrywise(domain: Domain, name: Hashable, operands: list[Entries]) -> Entries:
     """Any operation entry by entry: symbols where no conjugate site goes in, opaque elsewhere."""
-    small, shape = compacted(*map(plain, operands))
+    small, shape = compact_axes(*map(plain, operands))
     # Value numbering: the same operation on the same symbols is the same symbol.
     free = np.all([x.element == NONE for x in small], axis=0)
     ids = domain.symbols.of(name, *(x.offset for x in small))

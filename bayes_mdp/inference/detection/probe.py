@@ -159,7 +159,7 @@ class Probe:
         self.powers: dict[str, Entries] = outputs.powers
         observed = [site.name for site in program.sites if site.observed]
         self.constants = {name: self._log_constant(name) for name in observed if self._is_constant(name)}
-        self._check_something_is_learnt()
+        self._check_any_latent()
 
     def _is_constant(self, name: str) -> bool:
         """Whether the density of an observed site (or factor) is one known number, whatever the sites are.
@@ -185,7 +185,7 @@ class Probe:
         with np.errstate(all="ignore"):  # impossible in a branch
             return float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
 
-    def _check_something_is_learnt(self) -> None:
+    def _check_any_latent(self) -> None:
         """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
         laws = {"the transition law": (self.transition,), "the reward law": tuple(self.reward.values())}
         parameters = {f"site {name!r}": tuple(entries.values()) for name, entries in self.parameters_of.items()}

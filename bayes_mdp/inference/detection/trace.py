@@ -486,11 +486,11 @@ def _support(fn: dist.Distribution) -> np.ndarray | None:
     law: Any = unwrap(fn)
     if not law.support.is_discrete or law.event_shape:
         return None
-    values = _listed_values(law)
+    values = _list_values(law)
     return None if values is None else values.reshape(-1)
 
 
-def _listed_values(law: Any) -> np.ndarray | None:
+def _list_values(law: Any) -> np.ndarray | None:
     """The values of a discrete law; None: there is no such list, or it is one of other sites or other elements."""
     if not law.has_enumerate_support:
         return None
@@ -544,21 +544,21 @@ def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
 
 def is_bent(message: Message) -> bool:
     """Whether drawing a sample site does not draw from its density: it is observed, scaled or masked."""
-    return bool(message["is_observed"]) or _is_scaled(message) or _unwrap(message["fn"])[1]
+    return bool(message["is_observed"]) or _has_scale(message) or _unwrap(message["fn"])[1]
 
 
-def _is_scaled(message: Message) -> bool:
+def _has_scale(message: Message) -> bool:
     return message["scale"] is not None or isinstance(message["fn"], PoweredDensity)
 
 
-def _is_bounded(law: Any) -> bool:
+def _has_bounds(law: Any) -> bool:
     """Whether the support is a simplex, an interval with two ends, or a finite set, so that a constant has a sum."""
     # Only the ends of the support matter here, not its shape.
     support = law.support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     if support.is_discrete:
-        return _listed_values(law) is not None
+        return _list_values(law) is not None
     if isinstance(support, SupportedSimplex) or support is constraints.simplex:
         return True
     ends = [getattr(support, name, np.inf) for name in ("lower_bound", "upper_bound")]
@@ -570,10 +570,10 @@ def _site(message: Message) -> Site:
     if message["type"] == "param":
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
-    observed, scaled = bool(message["is_observed"]), _is_scaled(message)
+    observed, scaled = bool(message["is_observed"]), _has_scale(message)
     rows = law.support if isinstance(law, SupportedDirichlet) and type(law) is SupportedDirichlet else None
     family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
-    bounded = observed or _is_bounded(law)
+    bounded = observed or _has_bounds(law)
     discrete = law.support is not None and law.support.is_discrete
     shape = jnp.shape(message["value"])
     return Site(message["name"], family, shape, observed, scaled, masked, rows, bounded, discrete)

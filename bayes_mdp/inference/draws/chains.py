@@ -63,6 +63,7 @@ class Scalars(NamedTuple):
         size = np.abs(values).max((0, 1), initial=0.0)
         with np.errstate(invalid="ignore"):
             extent = values.max((0, 1)) - values.min((0, 1))
+            # A number that moves by rounding alone would have an r-hat of its rounding errors.
             constant = ~finite | ~(extent > CONSTANT * size)
         values[..., constant] = 0.0
         return values
@@ -124,6 +125,7 @@ def of_conjugate_sites(
         with jax.enable_x64(True):
             return np.asarray(belief.after(data[places]).mean()).reshape(*split, -1)
 
+    # Rewards of one prior and one set of statistics are one function of the draws too.
     classes = np.concatenate([*(i.reshape(len(data), -1) for i in index[1:]), data], axis=-1)
     cells = np.arange(len(data)).reshape(rewards.shape) if rewards.cell is None else np.asarray(rewards.cell)
     places = np.sort(np.unique(classes, axis=0, return_index=True)[1])
@@ -432,12 +434,17 @@ def unique_trace(program: Callable[..., object], *args: object) -> dict[str, Sit
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(posterior: "Chains | HasChains") -> None:
-    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side."""
+def warn_of(posterior: "Chains | HasChains", stacklevel: int = 3) -> None:
+    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side.
+
+    Args:
+        posterior: of chains, or of other draws.
+        stacklevel: frames from here to the user's call.
+    """
     chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
     for problem in (*posterior.problems(), *stuck):
-        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=3)
+        warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=stacklevel)
 
 
 def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:

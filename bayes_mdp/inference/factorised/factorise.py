@@ -27,7 +27,7 @@ from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, insi
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
-from bayes_mdp.inference.factorised.integrate_rewards import can_be_integrated, weighted_rewards
+from bayes_mdp.inference.factorised.integrate_rewards import allows_integral, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
@@ -106,6 +106,7 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
     Raises:
         NotConjugate: names the site in the way.
     """
+    # p(rows, rewards | data) = p(rows | data) p(rewards | data): proven here from the data flow, not from numbers.
     program, rows = probe.program, frozenset(probe.layout.shapes)
     for site in program.sites:
         if site.name in behind and site.family not in ROW_FAMILIES:
@@ -148,6 +149,7 @@ def _some_values(program: Program, names: tuple[str, ...]) -> dict[str, np.ndarr
 
 def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
     """The program with the sites of the rows hidden, at values that the rewards do not depend on."""
+    # The rows stand still: the rewards are proven not to see them, so that any values inside the supports will do.
     row_sites = {site.name: np.asarray(inside(site)) for site in program.latents if site.name in rows}
     size = program.space.n_outcomes
 
@@ -173,7 +175,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         ValueError: weighted draws are asked for of discrete or improper sites, or of too many.
     """
     recipe = _recipe_of(factors, method)
-    weighted = by_draws and can_be_weighted(factors, method)
+    weighted = by_draws and allows_weights(factors, method)
     if by_draws and asked and not weighted:
         raise ValueError(
             f"method is 'importance', and what is behind the rewards ({', '.join(map(repr, factors.reward_sites))}) is "
@@ -202,24 +204,24 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         if data is None and recipe.drawable:
-            rewards = _drawn_prior(recipe, key, statistics)
+            rewards = _prior_by_draws(recipe, key, statistics)
         elif weighted:
             rewards = by_weight(key, statistics)
         else:
-            rewards = _drawn(recipe, key, statistics)
+            rewards = _draw_rewards(recipe, key, statistics)
         return joined(rows, jax.tree.map(np.asarray, rewards))
 
     def by_weight(key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
         rng = host_generator(key)
         try:
-            return weighted_rewards(recipe, jax.tree.map(np.asarray, data), rng)
+            return weigh_rewards(recipe, jax.tree.map(np.asarray, data), rng)
         except NotIntegrableError as error:
             if asked:
                 raise ValueError(
                     f"method is 'importance', and {error}, expected 'factorised': chains draw the sites of the rewards"
                 ) from error
             sys.stderr.write(f"infer: chains draw what is behind the rewards, not importance sampling: {error}\n")
-            return _drawn(recipe, key, data)
+            return _draw_rewards(recipe, key, data)
 
     return Fit("factorised", factors.program.space, summarise, infer, on_host)
 
@@ -231,14 +233,14 @@ def _recipe_of(factors: Factors, method: NUTS) -> Recipe:
     return recipe_for(isolated(factors.rewards), factors.program.space, method, rewards_only=True)
 
 
-def can_be_weighted(factors: Factors, method: NUTS) -> bool:
+def allows_weights(factors: Factors, method: NUTS) -> bool:
     """Whether weighted draws serve the sites of the rewards; otherwise chains draw them.
 
     Args:
         factors: proven.
         method: options of the chains.
     """
-    return can_be_integrated(_recipe_of(factors, method))
+    return allows_integral(_recipe_of(factors, method))
 
 
 def _belief(factors: Factors) -> ConjugatePosterior:
@@ -247,12 +249,12 @@ def _belief(factors: Factors) -> ConjugatePosterior:
 
 
 @partial(jax.jit, static_argnums=0)
-def _drawn(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
+def _draw_rewards(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
     """Draws given the data, compiled once for equal recipes and shapes."""
     return sampled_rewards(recipe, recipe.draw(key, data), data)
 
 
 @partial(jax.jit, static_argnums=0)
-def _drawn_prior(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
+def _prior_by_draws(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
     """Draws before any data, likewise."""
     return sampled_rewards(recipe, recipe.draw_prior(key), data)

@@ -13,7 +13,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.rewards import SiteDraws
 from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weighted_rewards
+from bayes_mdp.inference.factorised.integrate_rewards import rate_weights, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
 from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, Integration
@@ -23,7 +23,7 @@ from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows
 from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, Transitions
-from bayes_mdp.mdp.data.transitions import unmasked
+from bayes_mdp.mdp.data.transitions import without_masked_rows
 from bayes_mdp.numerics.numpy_or_jax import concrete_in_numpy, xp
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.random.resampling import systematic
@@ -190,7 +190,7 @@ class FactorisedPosterior(ConjugatePosterior):
         self._check_buffer(0)
         if self.refits_on_host:
             try:
-                rewards = self._weighted(host_generator(key))
+                rewards = self._reweigh(host_generator(key))
             except NotIntegrableError:
                 pass  # chains, below
             else:
@@ -201,7 +201,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 return replace(self, reward_cells=rewards)
         with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
-            return jax.tree.map(np.asarray, _refitted(jax.tree.map(np.array, self), key))
+            return jax.tree.map(np.asarray, _refit_rewards(jax.tree.map(np.array, self), key))
 
     def _refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
         key_run, key_thin = jax.random.split(key)
@@ -229,7 +229,7 @@ class FactorisedPosterior(ConjugatePosterior):
         thin = replace(rewards, sites=sites, table=table, log_weights=equal, mcmc=None, integration=None)
         return replace(self, reward_cells=thin)
 
-    def _weighted(self, rng: np.random.Generator) -> SampledRewards:
+    def _reweigh(self, rng: np.random.Generator) -> SampledRewards:
         """The belief about the rewards by importance sampling that starts where it is.
 
         Raises:
@@ -239,7 +239,7 @@ class FactorisedPosterior(ConjugatePosterior):
         heaviest = np.argsort(-np.asarray(rewards.log_weights))[:8]
         starts = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
         data = jax.tree.map(np.asarray, rewards.data_statistics)
-        return weighted_rewards(rewards.recipe, data, rng, starts)
+        return weigh_rewards(rewards.recipe, data, rng, starts)
 
     def reserve(self, num_transitions: int) -> "FactorisedPosterior":
         """The same belief with a buffer for so many more transitions; needed where a compiled loop updates it.
@@ -272,15 +272,15 @@ class FactorisedPosterior(ConjugatePosterior):
         concrete = is_concrete(transitions, weight, self.log_weights) and discount_data is None
         if isinstance(transitions, Transitions) and concrete:
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
-                after = _updated(self.reserve(int(np.size(transitions.state))), transitions, weight)
-            return after if self.rewards.integration is None else after._integrated_again()
+                after = _learn_rows(self.reserve(int(np.size(transitions.state))), transitions, weight)
+            return after if self.rewards.integration is None else after._integrate_again()
         updated = ConjugatePosterior.update(
             self, transitions, weight, discount_data=discount_data, allow_duplicates=allow_duplicates
         )
         assert isinstance(updated, FactorisedPosterior)
         return updated
 
-    def _integrated_again(self) -> "FactorisedPosterior":
+    def _integrate_again(self) -> "FactorisedPosterior":
         """The same belief with the record of its integral by the new weights; integrated anew if these are poor."""
         rewards = self.rewards
         assert rewards.integration is not None
@@ -290,7 +290,9 @@ class FactorisedPosterior(ConjugatePosterior):
             return replace(self, reward_cells=replace(rewards, integration=record))
         if self.refits_on_host:
             try:
-                return replace(self, reward_cells=self._weighted(np.random.default_rng(int(rewards.rewards_seen()))))
+                return replace(
+                    self, reward_cells=self._reweigh(np.random.default_rng(int(rewards.num_rewards_observed())))
+                )
             except NotIntegrableError:
                 pass
         stale = replace(record, error=np.asarray(np.nan))
@@ -304,7 +306,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 buffer of rewards.
         """
         ConjugatePosterior.check(self, transitions, weight)
-        valid = unmasked(transitions, weight)
+        valid = without_masked_rows(transitions, weight)
         if valid is None or valid.reward is None:
             return
         flat = jax.tree.map(np.atleast_1d, valid)
@@ -370,7 +372,7 @@ class FactorisedPosterior(ConjugatePosterior):
         return summarise_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
 
 
-def _updated(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
+def _learn_rows(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:
     """`update` on the host, in the precision of the posterior, compiled once for the shapes of the data."""
     posterior.check(transitions, weight)
     weights = np.broadcast_to(np.asarray(weight, float), np.shape(transitions.state))
@@ -387,7 +389,7 @@ def _learn(
 
 
 @jax.jit
-def _refitted(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
+def _refit_rewards(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
     return posterior._refit(key)
 
 

@@ -120,10 +120,10 @@ def find_cells(recipe: Recipe) -> Cells | None:
         densities = [x for parts in probe.densities.values() for x in parts if x is not None]
         if any(probe.depends(x) for x in parents if x.shape) or any(probe.depends(x) & vectors for x in densities):
             return None
-        return _selected(probe)
+        return _select(probe)
 
 
-def _selected(probe: Probe) -> Cells | None:
+def _select(probe: Probe) -> Cells | None:
     """What the reward law selects, where every cell selects at most one element."""
     law, space = probe.program.law, probe.program.space
     shape = (*space.shape, space.n_outcomes) if law.by_outcome else space.shape
@@ -218,6 +218,7 @@ class CellModel:
         self.seen = np.bincount(row, minlength=len(self.elements) + 1)[:-1] > 0
         self._closed = None if recipe.law is None else CLOSED.get(recipe.law)
         if self._closed is not None:
+            # Closed laws are summed in NumPy, cell by cell; a compiled program has the parameters alone to compute.
             self._prior_terms = _prior_terms_of(recipe, cells.sites, self._closed.names)
             self._cells = _rewards_by_cell(cells.element.shape, row, data)
             return
@@ -226,6 +227,7 @@ class CellModel:
         place = np.full((strips.sum(), STRIP), -1)
         order = np.argsort(row, kind="stable")
         start = STRIP * np.concatenate([[0], strips.cumsum()[:-1]])
+        # The rank of each reward among those of its element, and from it the place in the element's strips.
         rank = np.arange(len(row)) - np.searchsorted(row[order], row[order])
         place.reshape(-1)[start[row[order]] + rank] = order
         self._of_strip = np.repeat(np.arange(len(strips)), strips)
@@ -279,6 +281,8 @@ class CellModel:
 
     def marginal(self, profiles: Profiles) -> LogDensity:
         """Values of what is shared -> log densities of these and of the data."""
+        # p(shared) prod_e int p(x_e) p(rewards of e | x_e, shared) dx_e: given what is shared, every element is an
+        # integral of its own, in one dimension.
         nodes, lengths = profiles.nodes(NODES)
 
         def density(shared: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
@@ -303,6 +307,7 @@ class CellModel:
         centre, half = (np.tile(x, (len(shared), 1)) for x in (0.5 * (low + high), 0.5 * (high - low)))
         width, steps = np.full(centre.shape, np.nan), np.linspace(-1.0, 1.0, NODES)
         grid_index = np.ix_(range(len(shared)), range(size))
+        # Zoom in on all modes at once: the best of a few nodes is the next centre; at an end the window widens.
         for _ in range(ZOOMS):
             with np.errstate(all="ignore"):
                 _, of_elements = self.terms(shared, centre[:, None] + half[:, None] * steps[:, None])
@@ -341,6 +346,7 @@ class CellModel:
         height = np.exp(logs)
         cumulative = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
         total = cumulative[which, -1]
+        # The inverse of the cumulative distribution: first the piece between two nodes, then the place within it.
         level = rng.random(total.shape) * total
         piece = np.minimum((cumulative[which] < level[:, None]).sum(1), cumulative.shape[1] - 1)
         segment = which[:, None], piece, np.arange(len(self.elements))
@@ -432,6 +438,7 @@ def integrate_cells(
     Raises:
         NotIntegrableError: the weights are not to be relied on; says why.
     """
+    # Two rounds: profiles about a rough place to find the mode of what is shared, then those about it to integrate.
     shared, elements = draws[:, model.shared], draws[:, model.elements]
     expected = (shared if near is None else near[:, model.shared])[:BLOCK]
     # Of several values of what is shared the best is where the search begins.
@@ -452,6 +459,7 @@ def integrate_cells(
         np.stack([mode.point for mode in modes_of_shared.modes]),
         np.linalg.norm(modes_of_shared.modes[0].root, axis=1),
     )
+    # Few shared numbers are integrated by a grid, whose error is seen; more of them by weighted draws.
     if len(model.shared) <= MOST_AXES:
         grid = integrate_by_grid(density, modes, modes_of_shared.cover, _nothing, tolerance=TOLERANCE)
         points, logs, node = grid.propose(rng, NUM_DRAWS)
@@ -465,6 +473,7 @@ def integrate_cells(
         shared_points = points[systematic_on_host(rng, np.exp(drawn.log_weights), GIVEN)]
         nearest = np.asarray(KDTree(modes[0].standardise(shared_points)).query(modes[0].standardise(points))[1])
     x, log_density = model.draw_elements(rng, profile[0], shared_points, nearest)
+    # The elements were drawn under a nearby value of what is shared, so all numbers are weighed once more, together.
     together = np.zeros((len(points), model.model.dimension))
     together[:, model.shared], together[:, model.elements] = points, x
     heights, values = model.place(together)
@@ -479,7 +488,7 @@ def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
     return np.zeros((len(points), 0))
 
 
-def can_be_integrated(recipe: Recipe) -> bool:
+def allows_integral(recipe: Recipe) -> bool:
     """Whether its sites are proper, continuous and not too many for importance sampling."""
     model = model_of(recipe)
     return not recipe.improper and not model.held and model.dimension <= MOST_NUMBERS
@@ -529,6 +538,7 @@ def integrate_rewards(
     if points is None:
         raise NotIntegrableError("no place where the sites have a positive density was found")
     draws = rng.permutation(points)
+    # Cells of their own make the integral much easier; where there are none, or it fails, all numbers go in at once.
     if cells is not None and isinstance(data, Rows):
         with suppress(NotIntegrableError):  # all numbers at once, below
             integral = integrate_cells(CellModel(recipe, cells, data), rng, draws, expected)
@@ -545,7 +555,7 @@ def integrate_rewards(
     return values, drawn.log_weights, integration
 
 
-def weighted_rewards(
+def weigh_rewards(
     recipe: Recipe, data: DataStatistics, rng: np.random.Generator, near: Values | None = None
 ) -> SampledRewards:
     """The belief about the rewards by importance sampling. Host side.

@@ -180,9 +180,9 @@ class SampledRewards(Rewards):
         gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
         index = (*cell, outcome)
         data = add_rewards(self.data_statistics, index, reward, weight, self.recipe.statistics_law)
-        return self._reweighted(gain, data), jnp.zeros(())
+        return self._reweigh(gain, data), jnp.zeros(())
 
-    def _reweighted(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":
+    def _reweigh(self, gain: Float[Array, " N"], data: DataStatistics) -> "SampledRewards":
         # Shifted by the maximum, against underflow.
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
@@ -204,7 +204,7 @@ class SampledRewards(Rewards):
         assert isinstance(data, Statistics)
         moments = merge_moments(data.counts.reward_moments, (number * weight, mean, ss * weight))
         after = Statistics(Counts(data.counts.transitions, *moments), data.log_base)
-        return self._reweighted(jax.vmap(one)(self.table), after), jnp.zeros(())
+        return self._reweigh(jax.vmap(one)(self.table), after), jnp.zeros(())
 
     def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
         """log sum_n w_n p(reward | draw n)^weight."""
@@ -229,7 +229,7 @@ class SampledRewards(Rewards):
         """
         raise ValueError("the rewards are draws of the posterior, expected infer without data for the prior")
 
-    def merged(self, other: Rewards) -> "SampledRewards":
+    def merge(self, other: Rewards) -> "SampledRewards":
         """Refused: draws of two posteriors make none of both data.
 
         Raises:
@@ -237,7 +237,7 @@ class SampledRewards(Rewards):
         """
         raise ValueError("the rewards are draws, expected infer on the data of both")
 
-    def discounted(self, factor: RealScalar) -> "SampledRewards":
+    def discount_data(self, factor: RealScalar) -> "SampledRewards":
         """Refused: draws after data are none after data that count less.
 
         Raises:
@@ -257,7 +257,7 @@ class SampledRewards(Rewards):
         """Those of the data; rewards that are kept one by one are groups of one."""
         return sums_of(self.recipe.law, self.data_statistics)
 
-    def rewards_seen(self) -> float:
+    def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
         data = self.data_statistics
         number = np.asarray(data.counts.reward_count) if isinstance(data, Statistics) else np.asarray(data.weight) != 0

@@ -87,7 +87,7 @@ class BetaBelief(RewardBelief):
         """Bernoulli(probs)."""
         return dist.BernoulliProbs(drawn[0])
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """probs (1 - probs)."""
         return drawn[0] * (1.0 - drawn[0])
 

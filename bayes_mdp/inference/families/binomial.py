@@ -104,11 +104,11 @@ class BetaBinomialBelief(RewardBelief):
         """Binomial(total_count, probs)."""
         return dist.BinomialProbs(drawn[0], self.total_count)
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """total_count probs."""
         return self.total_count * drawn[0]
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """total_count probs (1 - probs)."""
         return self.total_count * drawn[0] * (1.0 - drawn[0])
 

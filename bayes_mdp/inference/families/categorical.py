@@ -105,11 +105,11 @@ class DirichletCategoricalBelief(RewardBelief):
         """Categorical(probs)."""
         return dist.CategoricalProbs(drawn[0])
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """sum of values times probs."""
         return self._moments(drawn[0])[0]
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """Variance of the values under probs."""
         return self._moments(drawn[0])[1]
 
@@ -142,11 +142,11 @@ class DirichletCategoricalBelief(RewardBelief):
         """`table` [M K] with `data` [*N K] added at `index`."""
         return add_at(table, index, data)
 
-    def merged(self, one: Statistics, other: Statistics) -> Statistics:
+    def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """The counts of both samples together."""
         return xp.asarray(one) + other
 
-    def discounted(self, statistics: Statistics, factor: RealScalar) -> Statistics:
+    def discount_data(self, statistics: Statistics, factor: RealScalar) -> Statistics:
         """The counts of the same rewards, each counted `factor` times."""
         return statistics * factor
 

@@ -78,11 +78,11 @@ class GammaExponentialBelief(RewardBelief):
         """Exponential(rate)."""
         return dist.Exponential(drawn[0])
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / rate."""
         return 1.0 / drawn[0]
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / rate^2."""
         return drawn[0] ** -2.0
 

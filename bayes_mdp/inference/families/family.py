@@ -136,11 +136,11 @@ class RewardBelief(Module):
         """The weight, in rewards, of a prior that prefers no value: one for each possible value of a reward, if few."""
         return 1.0
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """The mean reward for parameters as `sample` draws them."""
         return drawn[0]
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """Variance of one reward around its mean, likewise."""
         return law_variance(self.law_of(drawn))
 
@@ -198,11 +198,11 @@ class RewardBelief(Module):
         """`table` [M D] with the statistics `data` [*N D] merged in at `index`; those of the index M are dropped."""
         return absorb(xp.asarray(table), index, xp.asarray(data))
 
-    def merged(self, one: Statistics, other: Statistics) -> Statistics:
+    def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """The statistics of both samples together."""
         return merge_statistics(one, other)
 
-    def discounted(self, statistics: Statistics, factor: RealScalar) -> Statistics:
+    def discount_data(self, statistics: Statistics, factor: RealScalar) -> Statistics:
         """The statistics of the same rewards, each counted `factor` times."""
         return statistics * np.array([1.0, 0.0, 1.0]) * factor + statistics * np.array([0.0, 1.0, 0.0])
 

@@ -88,11 +88,11 @@ class BetaGeometricBelief(RewardBelief):
         """Geometric(probs)."""
         return dist.GeometricProbs(drawn[0])
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """(1 - probs) / probs."""
         return (1.0 - drawn[0]) / drawn[0]
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(1 - probs) / probs^2."""
         return (1.0 - drawn[0]) / drawn[0] ** 2
 

@@ -68,13 +68,13 @@ class LogNormalBelief(NormalBelief):
         """LogNormal(mu, noise_scale)."""
         return dist.LogNormal(drawn[0], self.noise_scale)
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """exp(mu + noise_scale^2 / 2)."""
         return xp.exp(drawn[0] + 0.5 * xp.asarray(self.noise_scale) ** 2)
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
-        return self.drawn_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
+        return self.conditional_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def log_constant(self, reward: Cells) -> Cells:
         """- log r: the density of r is that of log r, over r."""
@@ -140,13 +140,13 @@ class LogNormalGammaBelief(NormalGammaBelief):
         """LogNormal(mu, precision^-1/2)."""
         return dist.LogNormal(drawn[0], drawn[1] ** -0.5)
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """exp(mu + 1 / (2 precision))."""
         return xp.exp(drawn[0] + 0.5 / drawn[1])
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(1 / precision) - 1) exp(2 mu + 1 / precision)."""
-        return self.drawn_mean(drawn) ** 2 * xp.expm1(1.0 / drawn[1])
+        return self.conditional_mean(drawn) ** 2 * xp.expm1(1.0 / drawn[1])
 
     def log_constant(self, reward: Cells) -> Cells:
         """- log r: the density of r is that of log r, over r."""

@@ -98,7 +98,7 @@ class NormalBelief(RewardBelief):
         """Normal(mean, noise_scale)."""
         return dist.Normal(drawn[0], self.noise_scale)
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """noise_scale^2, which is known."""
         return self.noise()
 
@@ -179,11 +179,11 @@ class GammaPrecisionBelief(RewardBelief):
         """Normal(0, precision^-1/2)."""
         return dist.Normal(xp.zeros_like(drawn[0]), drawn[0] ** -0.5)
 
-    def drawn_mean(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """Zero."""
         return xp.zeros_like(drawn[0])
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / precision."""
         return 1.0 / drawn[0]
 
@@ -279,7 +279,7 @@ class NormalGammaBelief(RewardBelief):
         """Normal(mean, precision^-1/2)."""
         return dist.Normal(drawn[0], drawn[1] ** -0.5)
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / precision."""
         return 1.0 / drawn[1]
 

@@ -76,7 +76,7 @@ class GammaBelief(RewardBelief):
         """Poisson(rate)."""
         return dist.Poisson(drawn[0])
 
-    def drawn_noise(self, drawn: tuple[Cells, ...]) -> Cells:
+    def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """The rate."""
         return drawn[0]
 

@@ -83,6 +83,8 @@ class _Proposal(NamedTuple):
         return cls(shares, np.stack([mode.point for mode in used_modes]), np.stack([mode.root for mode in used_modes]))
 
     def with_broad(self) -> "_Proposal":
+        # A defensive mixture [OWEN13]: the fitted parts, the same ones wider, and Cauchy products for heavy tails. A
+        # weight is large only where all three fall faster than the density.
         kinds = 1.0 - BROAD_SHARE - CAUCHY_SHARE, BROAD_SHARE, CAUCHY_SHARE
         shares = np.concatenate([kind * self.shares for kind in kinds])
         roots = np.concatenate([self.roots, BROAD * self.roots, self.roots])
@@ -93,6 +95,7 @@ class _Proposal(NamedTuple):
         edges = np.round(np.cumsum(self.shares) / self.shares.sum() * num).astype(int)
         part = np.searchsorted(edges, np.arange(num), side="right")
         normal = rng.standard_normal((num, self.centres.shape[1]))
+        # A Student t draw is a normal one over the root of an independent chi-square by its degrees.
         spread = np.sqrt(DEGREES / rng.chisquare(DEGREES, num))
         deviation, alone = normal * spread[:, None], part >= len(self.shares) - self.cauchy
         deviation[alone] = rng.standard_cauchy((int(alone.sum()), deviation.shape[1]))
@@ -116,7 +119,9 @@ class _Proposal(NamedTuple):
     def refitted(self, points: Float[np.ndarray, "N D"], weights: Float[np.ndarray, " N"]) -> "_Proposal":
         """Every part at the weighted mean and covariance of the draws that are likely its own."""
         logs = self.log_parts(points)
+        # The E step of a mixture: how far each weighted draw belongs to each part.
         share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True)) * weights[:, None]
+        # The M step, part by part; a part that holds nothing goes.
         total = share.sum(0)
         parts = np.flatnonzero(total > 1e-3)
         size, centres, roots = points.shape[1], [], []
@@ -151,11 +156,11 @@ def integrate_by_draws(
     Raises:
         NotIntegrableError: the weights are not to be relied on, or too few draws carry them.
     """
-    proposal, size = _adapted(rng, log_density, _Proposal.at(modes)), modes[0].point.size
+    proposal, size = _adapt(rng, log_density, _Proposal.at(modes)), modes[0].point.size
     number, points, logs, heights = DRAWS, np.zeros((0, size)), np.zeros(0), np.zeros(0)
     while True:
         # More of the same draws, until they are worth what was asked for.
-        new_draws = _weighted(rng, log_density, proposal, number - len(points))
+        new_draws = _draw_and_weigh(rng, log_density, proposal, number - len(points))
         pairs = zip((points, logs, heights), new_draws, strict=True)
         points, logs, heights = (np.concatenate([before, new]) for before, new in pairs)
         smoothed, k = smooth_tail(logs)
@@ -171,10 +176,11 @@ def integrate_by_draws(
             raise NotIntegrableError(too_few if light else why)
         if not light:
             # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.
-            proposal = proposal.refitted(points, _tempered(smoothed, PER_NUMBER * size))
+            proposal = proposal.refitted(points, _temper(smoothed, PER_NUMBER * size))
             points, logs, heights = np.zeros((0, size)), np.zeros(0), np.zeros(0)
+        # Twice the number in each round: the cost of all rounds together is twice that of the last.
         number *= 2
-    return _joined(points, logs, heights, smoothed, k)
+    return _join(points, logs, heights, smoothed, k)
 
 
 def rate(points: Float[np.ndarray, "N D"], logs: Float[np.ndarray, " N"], heights: Float[np.ndarray, " N"]) -> Draws:
@@ -197,16 +203,17 @@ def rate(points: Float[np.ndarray, "N D"], logs: Float[np.ndarray, " N"], height
         raise NotIntegrableError(f"the tail of the weights is too heavy (Pareto k = {k:.2f} +- {error:.2f})")
     if worth < LEAST_EFFECTIVE:
         raise NotIntegrableError(f"{len(logs)} draws are worth {worth:.0f} independent ones, of {LEAST_EFFECTIVE:.0f}")
-    return _joined(points, logs, heights, smoothed, k)
+    return _join(points, logs, heights, smoothed, k)
 
 
-def _joined(
+def _join(
     points: Float[np.ndarray, "N D"],
     logs: Float[np.ndarray, " N"],
     heights: Float[np.ndarray, " N"],
     smoothed: Float[np.ndarray, " N"],
     k: float,
 ) -> Draws:
+    # The evidence is the mean of the weights as drawn; the smoothed ones, which are biased, serve for the means alone.
     evidence, error = float(np.logaddexp.reduce(logs) - np.log(len(logs))), standard_error(logs)
     # Draws far out, where parameters overflow, have no weight.
     has_weight, log_weights = without_light(smoothed)
@@ -227,17 +234,17 @@ def draw_roughly(
     Raises:
         NotIntegrableError: the density is zero or infinite at every draw.
     """
-    points, logs, _ = _weighted(rng, log_density, _Proposal.at(modes), 4 * num)
-    return points[rng.choice(len(points), num, p=_tempered(logs, 0.25 * num))]
+    points, logs, _ = _draw_and_weigh(rng, log_density, _Proposal.at(modes), 4 * num)
+    return points[rng.choice(len(points), num, p=_temper(logs, 0.25 * num))]
 
 
-def _adapted(rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal) -> _Proposal:
+def _adapt(rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal) -> _Proposal:
     """The proposal refitted to its own draws, again and again while that helps."""
     best, best_share, best_round = proposal, -1.0, 0
     size = proposal.centres.shape[1]
     number = max(FIRST_DRAWS, int(PER_NUMBER * size))
     for turn in range(ROUNDS):
-        points, logs, _ = _weighted(rng, log_density, proposal, number)
+        points, logs, _ = _draw_and_weigh(rng, log_density, proposal, number)
         smoothed, k = smooth_tail(logs)
         share = effective_size(smoothed) / number
         if k < LARGEST_K and share > GOOD:
@@ -247,11 +254,11 @@ def _adapted(rng: np.random.Generator, log_density: LogDensity, proposal: _Propo
             best, best_share, best_round = proposal, share / (1.0 + max(k, 0.0)), turn
         if turn - best_round >= PATIENCE:
             break
-        proposal = proposal.refitted(points, _tempered(smoothed, min(PER_NUMBER * size, 0.25 * number)))
+        proposal = proposal.refitted(points, _temper(smoothed, min(PER_NUMBER * size, 0.25 * number)))
     return best
 
 
-def _weighted(
+def _draw_and_weigh(
     rng: np.random.Generator, log_density: LogDensity, proposal: _Proposal, num: int
 ) -> tuple[Float[np.ndarray, "num D"], Float[np.ndarray, " num"], Float[np.ndarray, " num"]]:
     """Draws, the logs of their weights, and their log densities."""
@@ -259,6 +266,7 @@ def _weighted(
     points = broad.draw(rng, num)
     with np.errstate(all="ignore"):
         heights = log_density(points)
+        # All parts of the mixture make up the denominator (balance heuristic), not the one that a draw came from.
         logs = heights - logsumexp(broad.log_parts(points), axis=1)
     logs = np.where(np.isnan(logs), -np.inf, logs)
     if not np.isfinite(logs.max()):
@@ -297,7 +305,7 @@ def tail_shapes(log_weights: Float[np.ndarray, " N"], values: Float[np.ndarray, 
     return shapes
 
 
-def _tempered(logs: Float[np.ndarray, " N"], least: float) -> Float[np.ndarray, " N"]:
+def _temper(logs: Float[np.ndarray, " N"], least: float) -> Float[np.ndarray, " N"]:
     """Weights to the largest power, at most one, at which they are worth `least` draws; they add up to one."""
     power = 1.0
     while effective_size(power * logs) < least and power > 1e-3:

@@ -75,6 +75,7 @@ def find_modes(log_density: LogDensity, starts: Float[np.ndarray, "B D"], scale:
         starts: several, at different places.
         scale: a length of each number on which its density may change, such as a standard deviation.
     """
+    # Every start climbs on its own; all that still move share one call of the density for each round.
     steps = np.tile(0.1 * scale, (len(starts), 1))
     radius, points = np.full(len(starts), 2.0), np.array(starts, np.float64)
     heights, moving = log_density(points), np.ones(len(starts), bool)
@@ -89,6 +90,7 @@ def find_modes(log_density: LogDensity, starts: Float[np.ndarray, "B D"], scale:
         move = np.einsum("bij,bj->bi", vectors, slope / np.maximum(np.abs(values), WIDEST**-2.0))
         length = np.maximum(np.linalg.norm(move, axis=-1), 1e-300)
         move *= np.minimum(1.0, radius[active] / length)[:, None]
+        # The line search: the whole step and fractions of it, all tried at once, of which the best is kept.
         tried = points[active, None] + np.asarray(LINE)[:, None] * (move * scale)[:, None]
         reached = log_density(tried.reshape(-1, tried.shape[-1])).reshape(len(active), len(LINE))
         best = reached.argmax(-1)
@@ -99,6 +101,7 @@ def find_modes(log_density: LogDensity, starts: Float[np.ndarray, "B D"], scale:
         steps[active] = np.minimum(0.1 * widths, np.where(better[:, None], np.inf, 0.3 * steps[active]))
         points[active] = np.where(better[:, None], tried[np.arange(len(active)), best], points[active])
         heights[active] = np.where(better, reached[np.arange(len(active)), best], heights[active])
+        # Newton's decrement: what the quadratic model still promises, half of g' H^-1 g.
         promised = 0.5 * np.abs((slope**2 / np.maximum(np.abs(values), WIDEST**-2.0)).sum(-1))
         done = (promised < DECREMENT) | (radius[active] < 1e-9)
         moving[active] = ~done
@@ -116,6 +119,7 @@ def _derivatives(
     units = np.eye(size)
     first, second = np.triu_indices(size, 1)
     pairs = units[first] + units[second]
+    # f(x + e_i), f(x - e_i), f(x + e_i + e_j), f(x - e_i - e_j): the second differences need no other points.
     offsets = np.concatenate([units, -units, pairs, -pairs])
     stencil = points[:, None] + offsets * steps[:, None]
     values = log_density(stencil.reshape(-1, size)).reshape(number, len(offsets))
@@ -125,6 +129,7 @@ def _derivatives(
     gradient = (plus - minus) / (2.0 * steps)
     curvature = np.zeros((number, size, size))
     curvature[:, range(size), range(size)] = -(plus + minus - 2.0 * heights[:, None]) / steps**2
+    # f_ij ~ (f(+i+j) + f(-i-j) + 2 f - f(+i) - f(-i) - f(+j) - f(-j)) / (2 h_i h_j).
     mixed = both_plus + neither + 2.0 * heights[:, None]
     mixed = mixed - plus[:, first] - minus[:, first] - plus[:, second] - minus[:, second]
     curvature[:, first, second] = -mixed / (2.0 * steps[:, first] * steps[:, second])
@@ -150,6 +155,7 @@ def _half_widths(
         tried = points[:, None] + units * widths[:, None]
         values = log_density(tried.reshape(-1, size)).reshape(number, 2, size)
         falls = heights[:, None] - np.where(np.isfinite(values), values, -np.inf).mean(1)
+        # Over one standard deviation a normal density falls by 1/2; the fall grows with the square of the step.
         factor = np.sqrt(0.5 / np.maximum(np.where(np.isfinite(falls), falls, 50.0), 1e-4))
         if (np.abs(np.log(factor)) < np.log(CLOSE)).all():
             break
@@ -214,6 +220,7 @@ def search(
         height = float(log_density(points[:1])[0])
         mode = Mode(np.zeros(0), height, np.zeros((0, 0)))
         return Search([mode], np.zeros((0, 0)), height) if np.isfinite(height) else None
+    # The half distance between the 16 % and 84 % quantiles: a standard deviation that far draws do not inflate.
     scale = np.maximum(np.ptp(np.quantile(points, (0.16, 0.84), axis=0), axis=0) / 2.0, 1e-8)
     if expected is not None:
         points = np.concatenate([expected[np.isfinite(expected).all(-1)], points])
@@ -345,6 +352,8 @@ def integrate_by_grid(
     low, high = np.minimum(in_grid.min(0) - 2.0, -FIRST), np.maximum(in_grid.max(0) + 2.0, FIRST)
     # As fine as the narrowest mode asks for, in the coordinates of the heaviest.
     relative = [np.linalg.norm(np.linalg.solve(centre.root, mode.root), axis=1).min() for mode in modes]
+    # The trapezoidal rule in t, where z = sinh(a t) / a: for an analytic density that vanishes at the faces it gains
+    # digits in proportion to the number of nodes, and halving the spacing says how far it has come.
     spacing = float(min(1.0, max(min(relative), 2.0**-8)))
     low, high = np.floor(low / spacing) * spacing, np.ceil(high / spacing) * spacing
     t, logs = _vanishing(log_density, centre, low, high, spacing)
@@ -456,9 +465,11 @@ def _summary(
 ) -> _Summary:
     total = float(np.logaddexp.reduce(logs))
     weights = np.exp(logs - total)
+    # Of nodes without weight no mean is computed: there it may overflow.
     seen, share = weights > TINY, np.zeros(len(logs))
     values = means(_from_grid(mode, t[seen])[0])
     expectation = weights[seen] @ values
+    # A mean near zero is held to an absolute share, any other to one of its own size.
     parts = weights[seen, None] * np.abs(values) / np.maximum(np.abs(expectation), 1.0)
     share[seen] = parts.max(1, initial=0.0)
     return _Summary(total + t.shape[1] * np.log(spacing), expectation, share)

@@ -80,7 +80,7 @@ class UnconstrainedModel:
         fixed = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
         if not self.free:
             return {}
-        return jax.eval_shape(lambda values: self._unconstrained(values, fixed, None), dict(self.free))
+        return jax.eval_shape(lambda values: self._to_values(values, fixed, None), dict(self.free))
 
     @cached_property
     def dimension(self) -> int:
@@ -107,7 +107,7 @@ class UnconstrainedModel:
             free: {site: value on the unconstrained scale}.
             data: of the model.
         """
-        model = self._conditioned({})
+        model = self._condition({})
         values: Any = constrain_fn(model, (data,), {}, dict(free))
         logs_and_slopes = {}
         with handlers.trace() as trace:
@@ -125,13 +125,13 @@ class UnconstrainedModel:
         zeros = {name: jnp.zeros(x.shape, float) for name, x in self._shapes.items()}
         return ravel_pytree(zeros)[1](point)
 
-    def _conditioned(self, held: Values) -> Callable[[PyTree], object]:
+    def _condition(self, held: Values) -> Callable[[PyTree], object]:
         data: Any = {name: jnp.asarray(x) for name, x in held.items()}
         return handlers.seed(handlers.condition(self._model, data=data), 0)
 
     @traced_alone
-    def _unconstrained(self, values: Values, held: Values, data: PyTree) -> dict[str, Array]:
-        return unconstrain_fn(self._conditioned(held), (data,), {}, {name: values[name] for name in self.free})
+    def _to_values(self, values: Values, held: Values, data: PyTree) -> dict[str, Array]:
+        return unconstrain_fn(self._condition(held), (data,), {}, {name: values[name] for name in self.free})
 
     @traced_alone
     def place_one(self, point: Float[Array, " D"], held: Values, data: PyTree) -> tuple[Array, Array, dict[str, Array]]:
@@ -142,7 +142,7 @@ class UnconstrainedModel:
             held: values of the discrete sites.
             data: of the model.
         """
-        model, free = self._conditioned(held), self._unravel(point)
+        model, free = self._condition(held), self._unravel(point)
         values = {**(constrain_fn(model, (data,), {}, free) if free else {}), **held}
         values = {name: jnp.asarray(values[name]) for name in self.names}
         height, trace = log_density(model, (data,), {}, values)
@@ -152,14 +152,14 @@ class UnconstrainedModel:
         return jnp.asarray(height + sum(slopes)), jnp.asarray(height), values
 
     @cached_property
-    def _placed(self) -> dict[bool | None, HostProgram]:
+    def _place_programs(self) -> dict[bool | None, HostProgram]:
         place_all = jax.vmap(self.place_one, in_axes=(0, None, None))
         return {quick: HostProgram(place_all, quick=quick) for quick in (True, False, None)}
 
     @cached_property
-    def _freed(self) -> HostProgram:
+    def _free_program(self) -> HostProgram:
         def flat(values: Values, held: Values, data: PyTree) -> Array:
-            return ravel_pytree(self._unconstrained(values, held, data))[0]
+            return ravel_pytree(self._to_values(values, held, data))[0]
 
         return HostProgram(jax.vmap(flat, in_axes=(0, None, None)))
 
@@ -174,7 +174,7 @@ class UnconstrainedModel:
         if not self.free:
             return np.zeros((len(np.asarray(next(iter(values.values())))), 0))
         free = {name: np.asarray(values[name], np.float64) for name in self.free}
-        return self._freed.in_blocks(BLOCK, free, held, data)
+        return self._free_program.in_blocks(BLOCK, free, held, data)
 
     def place(
         self, points: Float[np.ndarray, "N D"], held: Values, data: PyTree = None, *, quick: bool = True
@@ -187,7 +187,7 @@ class UnconstrainedModel:
             data: of the model.
             quick: compiled in half the time, to run for about twice as long. Without data it is done by NumPy.
         """
-        return Placed(*self._placed[None if data is None else quick].in_blocks(BLOCK, points, held, data))
+        return Placed(*self._place_programs[None if data is None else quick].in_blocks(BLOCK, points, held, data))
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
         """Points -> their log densities; minus infinity where that is no number.

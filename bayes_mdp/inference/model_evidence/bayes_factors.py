@@ -191,7 +191,7 @@ def _require_same_data(one: str, first: Fitted, other: str, second: Fitted) -> N
             f"{tuple(int(i) for i in place)}, expected posteriors of the same data"
         )
     kinds = [posterior.rewards_are for posterior in (first, second)]
-    numbers = [posterior.rewards_seen() for posterior in (first, second)]
+    numbers = [posterior.num_rewards_observed() for posterior in (first, second)]
     if kinds[0] != kinds[1] and 0.0 not in numbers:
         raise ValueError(
             f"{names} have rewards that are {kinds[0]} and {kinds[1]}, whose densities cannot be compared (a "

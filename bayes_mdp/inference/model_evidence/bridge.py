@@ -259,6 +259,7 @@ def bridge_density(
     num_chains, num_samples, dimension = rows.shape
     total = num_chains * num_samples
     rng = host_generator(key)
+    # Both halves are judged by the same proposal, whose draws are standard normal in its coordinates.
     at_posterior = proposal.standardised(rows.reshape(total, dimension))
     at_proposal = rng.standard_normal((total, dimension))
     # Warp III: p becomes (p(m + L x) + p(m - L x)) / 2. Its draws are those of p with a random sign, which no function
@@ -313,6 +314,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
     centre = float(np.median(at_posterior))
     posterior, proposal = at_posterior - centre, at_proposal - centre
     # Correlated draws count for what they are worth in the optimal shares (Gronau et al. 2017).
+    # Meng and Wong's optimal bridge, h = 1 / (s1 p + s2 r q), which depends on the answer r: a root in log r.
     effective = _effective(posterior)
     share = effective / (effective + len(proposal))
     log_s1, log_s2 = np.log(share), np.log1p(-share)

@@ -58,19 +58,24 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
         )
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
+    if posterior.lacks_factorials:
+        raise ValueError(_SUMS)
     estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
     for problem in estimate.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
     return estimate
 
 
+_SUMS = (
+    "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one inferred "
+    "from Transitions"
+)
+
+
 def _exact(posterior: Fitted) -> Evidence:
     value = float(posterior.log_evidence)  # pyright: ignore[reportAttributeAccessIssue] - all in closed form have it
     if np.isnan(value):
-        raise ValueError(
-            "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one "
-            "inferred from Transitions"
-        )
+        raise ValueError(_SUMS)
     part = posterior.exact_part
     return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
 
@@ -108,7 +113,7 @@ def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
         raise ValueError(_LOADED)
     _refuse_bent(posterior.is_bent)
-    if not np.asarray(posterior.visit_counts()).any() and not posterior.rewards_seen():
+    if not np.asarray(posterior.visit_counts()).any() and not posterior.num_rewards_observed():
         return Evidence(0.0)  # it has seen nothing, which is certain under every prior
     model, data = posterior.density_of_draws()
     sites = posterior.site_draws

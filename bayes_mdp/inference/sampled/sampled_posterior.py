@@ -30,7 +30,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
 from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.data.transitions import check_weighted, unmasked
+from bayes_mdp.mdp.data.transitions import check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
@@ -378,7 +378,7 @@ class SampledPosterior(WeightedSamples, Fitted):
                 under every draw, a full buffer of rewards.
         """
         check_transitions(transitions, self.space, weight)
-        counted_rows = unmasked(transitions, weight)
+        counted_rows = without_masked_rows(transitions, weight)
         if counted_rows is None:
             return
         if counted_rows.reward is not None:
@@ -437,7 +437,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
         return sums_of(self.recipe.law, self.data_statistics)
 
-    def rewards_seen(self) -> float | None:
+    def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
         if self.rewards.law is None:
             return None

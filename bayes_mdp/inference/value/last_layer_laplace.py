@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.inference.value.linear_gaussian import (
     check_row_values,
     check_rows,
-    coloured,
+    colour_noise,
     posterior_root,
     shrink_root_one,
 )
@@ -206,7 +206,7 @@ class LastLayerLaplace(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the approximation."""
-        return self.mean + coloured(key, self.root)
+        return self.mean + colour_noise(key, self.root)
 
     def update(
         self,
@@ -247,6 +247,7 @@ class LastLayerLaplace(eqx.Module):
             eta = most_probable(self.likelihood, eta, variance * scale, target)
             gradient = scale * (target - self.likelihood.mean(eta))
             mean = mean.at[action].add(gradient * matmul(root[action], matmul(x, root[action])))
+        # One row moves the covariance by rank one: the root shrinks along Sigma x, by the curvature at the new mode.
         curvature = scale * self.likelihood.curvature(eta)
         return mean, shrink_root_one(root, jnp.sqrt(curvature) * x, action)[0]
 

@@ -108,6 +108,7 @@ def shrink_root_block(
     eye = jnp.eye(len(action), dtype=f.dtype)
     stacked = jnp.concatenate([jnp.broadcast_to(eye, (len(root), *eye.shape)), f], 2)
     for shift in (4.0 * jnp.finfo(f.dtype).eps, 0.0, 0.0):
+        # Square the stack, factorise, divide: after three rounds its rows are orthonormal to rounding.
         square = matmul(stacked, stacked.swapaxes(1, 2))
         # At first more than what rounding has made of the smallest eigenvalue, which is 1; the repetitions undo it.
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
@@ -203,7 +204,7 @@ def predictive(
     return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(epistemic + noise))
 
 
-def coloured(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:
+def colour_noise(key: PRNGKeyArray, root: Matrices) -> Float[Array, "A D"]:
     """Draws of N(0, root root')."""
     return einsum("ade,ae->ad", root, jax.random.normal(key, root.shape[:2], root.dtype))
 
@@ -265,7 +266,7 @@ class LastLayerGaussian(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the posterior."""
-        return self.mean + jnp.sqrt(self.noise_variance) * coloured(key, self.root)
+        return self.mean + jnp.sqrt(self.noise_variance) * colour_noise(key, self.root)
 
     def update(
         self,

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts
-from bayes_mdp.numerics.moments import ExactSums, concatenated, exact_moments, sum_and_squares
+from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_labels, check_name, check_type
@@ -92,7 +92,7 @@ class CellTable:
         group, size = group_rows(self.where)
         return self.grouped(group, size)
 
-    def renumbered(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
+    def renumber(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
         """The cells under other numbers, the new number of each state and action; cells that coincide are pooled."""
         step, state, action, outcome = self.where
         reached = np.maximum(outcome - FIRST_STATE, 0)
@@ -147,8 +147,8 @@ def joined(tables: Sequence[CellTable]) -> CellTable:
     columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "seen"))
     count, rewards, seen = (np.concatenate(parts) for parts in columns)
     index = Where(*(np.concatenate(parts) for parts in zip(*(table.where for table in tables), strict=True)))
-    total = concatenated([table.total for table in tables])
-    squares = concatenated([table.squares for table in tables])
+    total = concatenate_sums([table.total for table in tables])
+    squares = concatenate_sums([table.squares for table in tables])
     return CellTable(index, count, rewards, total, squares, seen).compact()
 
 
@@ -158,13 +158,13 @@ def group_rows(columns: Sequence[Column]) -> tuple[Int[np.ndarray, " N"], int]:
     for column in columns:
         width = int(column.max(initial=0)) + 1
         if size * width > _MOST_KEYS:
-            key, size = _numbered(key, size)
+            key, size = _renumber(key, size)
         key = key * width + column if size > 1 else column.astype(np.int64)
         size *= width
-    return _numbered(key, size)
+    return _renumber(key, size)
 
 
-def _numbered(key: Int[np.ndarray, " N"], size: int) -> tuple[Int[np.ndarray, " N"], int]:
+def _renumber(key: Int[np.ndarray, " N"], size: int) -> tuple[Int[np.ndarray, " N"], int]:
     """Keys below `size` as 0, 1, ... without gaps, in their order."""
     if size <= _DENSE * len(key) + 2**16:
         used = np.zeros(size, bool)
@@ -242,9 +242,7 @@ class FoldedLog:
         sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
         notes = "".join(f"; {note}" for note in self.notes)
-        return (
-            f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._said_of_costs()}{notes}"
-        )
+        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._cost_words()}{notes}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -255,7 +253,7 @@ class FoldedLog:
         left = f"rows without a state, and last rows without an action, left out: {lost}"
         return (*([left] if lost else []), *([unfollowed] if unknown else []))
 
-    def _said_of_costs(self) -> str:
+    def _cost_words(self) -> str:
         """That rewards are minus costs, and of how many logs where not of all."""
         costs = [source.cost for source in self.sources if source.cost is not None]
         if not costs:
@@ -423,7 +421,7 @@ class FoldedLog:
             raise ValueError(
                 f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes"
             )
-        cells = _joined_cells(self, other, states, actions, len(self.sources))
+        cells = _join_cells(self, other, states, actions, len(self.sources))
         merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
         outcomes = {
             name: replace(
@@ -431,7 +429,7 @@ class FoldedLog:
                 has_rewards=True,
                 outcomes={},
                 sources=self.outcomes[name].sources + other.outcomes[name].sources,
-                cells=_joined_cells(self.outcomes[name], other.outcomes[name], states, actions, len(self.sources)),
+                cells=_join_cells(self.outcomes[name], other.outcomes[name], states, actions, len(self.sources)),
             )
             for name in self.outcomes
         }
@@ -454,9 +452,9 @@ class FoldedLog:
             )
 
 
-def _joined_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
+def _join_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
     """The cells of both under common labels; the sources of the second follow those of the first."""
-    parts = [log.cells.renumbered(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
+    parts = [log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
     return joined([parts[0], parts[1].of_source(sources)])
 
 

@@ -37,7 +37,7 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     """
     n_states, n_actions = len(log.states), len(log.actions)
     unseen, end = n_states, n_states + 1
-    state, action, reached = _observed(log, end)
+    state, action, reached = _transitions_of(log, end)
     check_index("transitions.next_state", np.where(reached == end, 0, reached), n_states, "state")
     # Every (pair, outcome) once, in order: one sort of one number each.
     pair, outcome = np.divmod(np.unique((state * n_actions + action) * (end + 1) + reached), end + 1)
@@ -64,7 +64,7 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     return ObservedSuccessors(successors.reshape(shape), multiplicity.reshape(shape))
 
 
-def _observed(
+def _transitions_of(
     log: Log | FoldedLog, end: int
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
     """State, action and next state (or `end`) of the transitions, each at least once."""

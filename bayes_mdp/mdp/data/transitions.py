@@ -203,7 +203,7 @@ class Transitions(Module):
         return (step, self.state, self.action)
 
 
-def _named(columns: object) -> Any:
+def _drop_missing(columns: object) -> Any:
     """The pairs of a mapping from roles to columns that has a column."""
     if not isinstance(columns, Mapping):
         return columns
@@ -253,7 +253,9 @@ class Log(eqx.Module):
     actions: tuple[Hashable, ...] = eqx.field(static=True, converter=as_names)
     source: str = eqx.field(default="log", static=True)
     digest: str | None = eqx.field(default=None, static=True)
-    columns: tuple[tuple[str, Hashable], ...] = eqx.field(default=(), static=True, kw_only=True, converter=_named)
+    columns: tuple[tuple[str, Hashable], ...] = eqx.field(
+        default=(), static=True, kw_only=True, converter=_drop_missing
+    )
     notes: tuple[str, ...] = eqx.field(default=(), static=True, kw_only=True)
     outcomes: Mapping[str, Float[AnyArray, "*N"]] = eqx.field(default_factory=dict, kw_only=True)
     covariates: HasContexts | None = eqx.field(default=None, static=True, kw_only=True)
@@ -534,7 +536,7 @@ def check_transitions(transitions: Transitions, space: "StateActionSpace", weigh
     check_weighted(transitions, weight)
     if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
         raise TypeError(f"space is {described(space)}, expected a StateActionSpace")
-    valid = unmasked(transitions, weight) if is_concrete(transitions, weight) else None
+    valid = without_masked_rows(transitions, weight) if is_concrete(transitions, weight) else None
     if valid is not None:
         _check_values(valid, space)
 
@@ -566,7 +568,7 @@ def check_weighted(data: object, weight: ArrayLike) -> None:
         raise ValueError(f"weight has shape {np.shape(weight)}, expected {expected}")
 
 
-def unmasked(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
+def without_masked_rows(transitions: Transitions, weight: ArrayLike) -> Transitions | None:
     """`transitions`, each row of weight zero replaced by the first other row (so that every row keeps its number).
 
     None: there is no other row. Host side.

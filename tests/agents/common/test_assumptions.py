@@ -52,7 +52,7 @@ def test_ties_are_refused_by_name_and_draws_are_offered(mixed):
     assert str(error.value) == (
         "posterior has rows that are not independent (the row of state 0, action 0 is that of state 1, action 0), "
         "expected independent rows, or a mixture of posteriors with such, for UBE: sampled MDPs work for any belief "
-        "(exact.by_draws) (see docs/explanation/validity-of-variances.md)"
+        "(exact.by_draws) (see explanation/validity-of-variances in the documentation)"
     )
 
 

@@ -73,6 +73,31 @@ def test_rivals_are_ranked_by_the_evidence_that_the_second_half_adds(right, log)
     assert right.log_density["this prior"] > max(right.log_density["flat"], right.log_density["sure"])
 
 
+def test_pairs_weigh_by_the_use_of_the_chosen_policy(right, log):
+    """That of the first half, which is in one pair of each state; what does not count pairs stays as it was."""
+    by_use = criticised(log, RIGHT, by_use=True)
+    assert "of held-out transitions, by use of the chosen policy, " in by_use.findings[NEW].text
+    assert "by use" not in right.findings[NEW].text
+    assert by_use.findings[CHOSEN] == right.findings[CHOSEN]
+    # By hand: its time in the mean MDP of the first half, shared among the second half's transitions of each pair.
+    keys = jax.random.split(KEY, 5)
+    first, second = split_log(keys[0], log)
+    half = bm.infer(keys[1], prior(RIGHT), first.transitions, space=SPACE)
+    policy, rows = np.asarray(bm.greedy(half, OBJECTIVE)), np.asarray(half.mean_mdp().transition_probs)
+    starts = np.bincount(np.asarray(log.transitions.state)[::10], minlength=S) / 24  # of episodes of ten steps
+    time = np.linalg.solve(np.eye(S) - 0.8 * rows[np.arange(S), policy].T, starts)
+    data = first.transitions
+    pairs = set(zip(*(np.asarray(x).tolist() for x in (data.state, data.action, data.next_state)), strict=True))
+    moved = second.transitions
+    share = total = 0.0
+    for s in range(S):
+        its = (np.asarray(moved.state) == s) & (np.asarray(moved.action) == policy[s])
+        if its.any():
+            fresh = [(s, int(policy[s]), int(t)) not in pairs for t in np.asarray(moved.next_state)[its]]
+            share, total = share + time[s] * np.mean(fresh), total + time[s]
+    assert by_use.findings[NEW].observed == pytest.approx(share / total, rel=1e-5)
+
+
 @pytest.mark.parametrize("factor", [100, 0.01])
 def test_a_wrong_belief(log, factor):
     """The clearest alarm stands in the first line; the right prior predicts better."""

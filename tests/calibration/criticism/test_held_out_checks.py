@@ -49,6 +49,9 @@ SMALL = StateActionSpace(3, 2, ends=True)
 def test_good_turing_counts_what_was_seen_once():
     """(0, 0) -> 1 twice; (0, 1) -> 0, (1, 0) -> 2 and (1, 0) -> end once each."""
     assert good_turing(FIRST, SMALL) == pytest.approx(3 / 5)
+    # By use: (0, 0) none of two, (0, 1) its one, (1, 0) both, (2, 0) has no data: surely new.
+    use = np.array([[2.0, 1.0], [3.0, 0.0], [4.0, 0.0]])
+    assert good_turing(FIRST, SMALL, use) == pytest.approx((0 + 1 + 3 + 4) / 10)
 
 
 def test_new_outcomes_by_hand():
@@ -73,6 +76,26 @@ def test_without_new_outcomes_nothing_is_said_of_them():
     assert found.share.observed == found.arrivals.observed == 0.0
     none = found.share.replicates == 0.0
     assert (found.arrivals.replicates[none] == 0.0).all() and (found.arrivals.replicates[~none] > 0.0).all()
+
+
+def test_new_outcomes_by_use():
+    """(0, 0) is used twice as long as (1, 0), and has two transitions as it: 1/2 of 2/3, 1/2 of 1/3 are new."""
+    posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
+    use = np.array([[2.0, 0.0], [1.0, 7.0], [0.0, 0.0]])  # of (1, 1) the second half has nothing
+    by_use = new_outcomes(KEY, posterior, SMALL, FIRST, SECOND, 50, use)
+    assert by_use.share.observed == pytest.approx(1 / 2)
+    # New are -> 2, which the first half reached once, with 2/3, and -> 0, once as well.
+    assert by_use.arrivals.observed == pytest.approx(np.log(2))
+    assert set(np.round(6 * by_use.share.replicates, 9)) <= set(range(7)) and len(set(by_use.share.replicates)) > 2
+    # A pair without use says nothing, also where all of its outcomes are new.
+    alone = new_outcomes(KEY, posterior, SMALL, FIRST, SECOND, 20, np.array([[0.0, 1.0], [0, 0], [0, 0]]))
+    assert alone.share.observed == alone.arrivals.observed == 0.0
+    # A policy that uses nothing of the second half: as without one, to the last bit.
+    nothing, plain = (
+        new_outcomes(KEY, posterior, SMALL, FIRST, SECOND, 20, x) for x in (np.array([[0.0, 0], [0, 1], [0, 1]]), None)
+    )
+    assert nothing.share.observed == plain.share.observed
+    np.testing.assert_array_equal(nothing.share.replicates, plain.share.replicates)
 
 
 def moments_agree(ours: np.ndarray, theirs: np.ndarray) -> None:
@@ -101,11 +124,11 @@ def test_unseen_outcomes_are_those_of_whole_rows():
     expected = (drawn * unseen).sum((1, 2))
     draw = draw_new_outcomes(KEY, posterior, SPACE, known, count)
     rng = host_generator(KEY)
-    by_urn = np.array([np.bincount(draw(rng), minlength=S) for _ in range(4000)])
+    by_urn = np.array([np.bincount(draw(rng)[1], minlength=S) for _ in range(4000)])
     moments_agree(by_urn, expected)
     one = bm.inference.mixture([posterior, posterior], weights=[0.5, 0.5])
     by_rows = draw_new_outcomes(KEY, one, SPACE, known, count)
-    moments_agree(np.array([np.bincount(by_rows(rng), minlength=S) for _ in range(400)]), expected)
+    moments_agree(np.array([np.bincount(by_rows(rng)[1], minlength=S) for _ in range(400)]), expected)
     # A broken twin, which draws from the mean row: too little spread.
     mean = rng.multinomial(count, np.broadcast_to(rows.mean(0) / rows.mean(0).sum(-1, keepdims=True), rows.shape))
     with pytest.raises(AssertionError):
@@ -117,7 +140,8 @@ def test_a_row_whose_outcomes_are_all_new_or_all_known():
     posterior: Any = bm.infer(KEY, bm.models.known_rewards(0.0), FIRST, space=SMALL)
     code = np.array([0, 1, 2, 3])  # all outcomes of (0, 0)
     draw = draw_new_outcomes(KEY, posterior, SMALL, code, np.array([[5, 7], [0, 0], [0, 0]]))
-    assert len(draw(np.random.default_rng(0))) == 7
+    pair, reached = draw(np.random.default_rng(0))
+    assert pair.tolist() == [1] * 7 and len(reached) == 7
 
 
 def value_by_hand(rows, reward, policy, start, discount=None, horizon=None) -> float:
@@ -155,14 +179,14 @@ def test_the_chosen_value_by_hand(kind):
 
 @cache
 def judged(kind: str, number: int) -> Any:
-    """Rank p-values of the checks for worlds from the prior.
+    """Rank p-values of the checks for worlds from the prior; `used`, `used_where`: by use of the chosen policy.
 
     Kinds: "right"; "flat" and "sure", concentrations a hundred times too large and too small; "both", replicates from
     the posterior of both halves; "same", the half that chose judges too; "popular", whose rows have the
     concentration of the belief, but some states are likely everywhere and others nowhere.
     """
     concentration = {"flat": 100 * RIGHT, "sure": RIGHT / 100, "popular": RIGHT / 2}.get(kind, RIGHT)
-    new, where, chosen = [], [], []
+    new, where, used, used_where, chosen = [], [], [], [], []
     for seed, key in enumerate(jax.random.split(KEY, number)):
         rng = np.random.default_rng([7, seed])
         rows = world(rng)
@@ -178,9 +202,21 @@ def judged(kind: str, number: int) -> Any:
         outcomes = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES)
         new.append(outcomes.share.two_sided_p_value)
         where.append(outcomes.arrivals.two_sided_p_value)
+        use = time_in_pairs(np.asarray(half.mean_mdp().transition_probs), policy)
+        by_use = new_outcomes(keys[1], source, SPACE, first.transitions, second.transitions, REPLICATES, use)
+        used.append(by_use.share.two_sided_p_value)
+        used_where.append(by_use.arrivals.two_sided_p_value)
         found = value_of_choice(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
         chosen.append(found.p_low)
-    return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen))
+    both = {"used": np.array(used), "used_where": np.array(used_where)}
+    return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen), **both)
+
+
+def time_in_pairs(rows: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """start' (I - discount P)^-1, each state's in the pair of its action."""
+    chain = rows[np.arange(S), policy]
+    time = np.linalg.solve(np.eye(S) - float(OBJECTIVE.discount) * chain.T, START)
+    return time[:, None] * np.eye(A)[policy]
 
 
 def check_right(number: int) -> None:
@@ -188,8 +224,10 @@ def check_right(number: int) -> None:
     found = judged("right", number)
     alarms = int(((found.new <= LEVEL) | (found.where <= LEVEL) | (found.chosen <= LEVEL)).sum())
     assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
+    alarms = int(((found.used <= LEVEL) | (found.used_where <= LEVEL) | (found.chosen <= LEVEL)).sum())
+    assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
     for level in (0.05, 0.1, 0.25, 0.5):
-        for p_values in (found.new, found.where, found.chosen):
+        for p_values in (found.new, found.where, found.used, found.used_where, found.chosen):
             assert stats.binom.sf(int((p_values <= level).sum()) - 1, number, level) > FALSE_ALARM
     assert stats.kstest(found.chosen, "uniform").pvalue > FALSE_ALARM
 

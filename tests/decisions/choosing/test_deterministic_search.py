@@ -267,7 +267,7 @@ def test_elimination_changes_no_bit_of_the_answer(name, monkeypatch):
         for values in (eliminated, lambda *args: eliminated(*args) + 1e-6, None):
             monkeypatch.setattr(module, "all_values", values)
             if values is None:
-                monkeypatch.setattr(module, "_can_be_eliminated", lambda problem: False)
+                monkeypatch.setattr(module, "_suits_elimination", lambda problem: False)
             answers.append(enumerate_policies(task))
         monkeypatch.undo()
         first, *others = answers

@@ -16,7 +16,7 @@ import pytest
 import scipy.stats
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge
+from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge, _spline_columns
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.information import discounted_population
@@ -356,8 +356,28 @@ def test_the_ridge_is_that_of_scikit_learn():
         np.testing.assert_allclose(fit, model.predict(x) * scale, rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("elements", [1, 2, 5, 6])
+def test_the_splines_are_those_of_scikit_learn(elements):
+    """Sites that vary freely, in two values, hardly ever, and not at all; products of pairs up to four."""
+    preprocessing = pytest.importorskip("sklearn.preprocessing", reason="compares with scikit-learn")
+    rng = np.random.default_rng(0)
+    kinds = [
+        rng.normal(size=300),
+        rng.integers(2, size=300),
+        np.arange(300) < 12,
+        rng.gamma(0.1, size=300),
+        np.ones(300),
+    ]
+    x = np.stack(kinds[:elements], -1).astype(float)
+    varying = x[:, x.std(0) > 0]
+    columns = preprocessing.SplineTransformer(6, knots="quantile", include_bias=False).fit_transform(varying)
+    if 1 < varying.shape[1] <= 4:
+        columns = preprocessing.PolynomialFeatures(2, interaction_only=True, include_bias=False).fit_transform(columns)
+    expected = preprocessing.StandardScaler().fit_transform(columns)
+    np.testing.assert_allclose(_spline_columns(x), expected, rtol=1e-9, atol=1e-9)
+
+
 def test_regression():
-    pytest.importorskip("sklearn", reason="regression needs scikit-learn")
     draws = bm.strategies.decision_model(betas).sample(KEY, 4000)
     found = bm.information.evppi(KEY, draws, ["p1"])
     assert abs(found.value - 59.548839) < 6 * found.standard_error + 1.0
@@ -374,7 +394,6 @@ def hierarchy():
 
 
 def test_sites_that_depend_on_others_are_regressed():
-    pytest.importorskip("sklearn", reason="regression needs scikit-learn")
     belief = bm.strategies.decision_model(hierarchy)
     # low given top is normal with mean top: E max(top, .1) - .1; low alone has variance 2.
     for name, sd in (("top", 1.0), ("low", np.sqrt(2.0))):

@@ -569,7 +569,7 @@ def test_every_message_names_a_page_that_has_its_argument(write):
             message = str(said[0].message)
         except (ValueError, TypeError) as error:
             message = str(error)
-        link = re.search(r"\(see docs/(\S+)\.md\)$", message)
+        link = re.search(r"\(see (\S+) in the documentation\)$", message)
         assert link is not None and link[1] == "how-to/read-a-log", message
         for name in names:
             assert f"`{name}=" in page, (message, name)
@@ -635,7 +635,7 @@ def test_whatever_a_reader_refuses_names_its_page(monkeypatch, error):
     }
     for page, some in calls.items():
         for call in some:
-            with pytest.raises(error, match=rf"^something is wrong \(see docs/how-to/{page}\.md\)$"):
+            with pytest.raises(error, match=rf"^something is wrong \(see how-to/{page} in the documentation\)$"):
                 call()
 
 
@@ -643,7 +643,8 @@ def test_a_chunk_that_is_refused_names_the_page():
     frame = pd.DataFrame({"s": ["x", "y"], "a": "go", "n": "x"})
     chunks = read_chunks(frame, **NEXT, states=["x"], actions=["go"], chunksize=1)
     assert labelled(next(chunks)) == [("x", "go", "x")]
-    with pytest.raises(ValueError, match=r"row 2: state 's' is 'y', expected .* \(see docs/how-to/read-a-log\.md\)$"):
+    page = r"\(see how-to/read-a-log in the documentation\)$"
+    with pytest.raises(ValueError, match=rf"row 2: state 's' is 'y', expected .* {page}"):
         next(chunks)
 
 

@@ -23,7 +23,8 @@ from bayes_mdp.experiments import resume
 from bayes_mdp.experiments.training import training_loop as memory
 from bayes_mdp.experiments.training.train import CURVES, Log, _Plan
 from bayes_mdp.experiments.training.training_loop import StepReport
-from bayes_mdp.utils.files import read_json, write_json, write_sealed
+from bayes_mdp.utils.files import read_json, write_json, write_with_checksum
+from bayes_mdp.utils.layout import Facts
 from tests.flips import refused_flips
 
 AGENT = DQN(
@@ -216,7 +217,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         file.write_bytes(content)
         with pytest.raises(ValueError, match="expected a whole checkpoint"):
             kept.load(3)
-    write_sealed(file, lambda beside: beside.write_bytes(b"no zip"))
+    write_with_checksum(file, lambda beside: beside.write_bytes(b"no zip"))
     with pytest.raises(ValueError, match="expected a whole checkpoint"):
         kept.load(3)
 
@@ -355,4 +356,5 @@ def test_a_training_prints_what_it_was_and_no_weights(whole):
 
 
 def test_a_training_that_ended_no_episode_prints():
-    assert "episodes that ended, by seed         0" in str(_train(None, 2))
+    (shown,) = [part for part in _train(None, 2).layout().parts if isinstance(part, Facts)]
+    assert shown.entries["episodes that ended, by seed"] == "0"

@@ -35,7 +35,7 @@ def test_update_discounts_what_was_there_and_counts_what_is_new_in_full(cases):
 def test_counts_of_single_values_are_scaled_whole():
     """A table of three counts is no (count, mean, squared deviations)."""
     belief = DirichletCategoricalBelief(np.ones((2, 3)))
-    np.testing.assert_allclose(belief.discounted(np.array([[1.0, 2.0, 3.0]]), 0.5), [[0.5, 1.0, 1.5]])
+    np.testing.assert_allclose(belief.discount_data(np.array([[1.0, 2.0, 3.0]]), 0.5), [[0.5, 1.0, 1.5]])
 
 
 @pytest.mark.parametrize("factor", [0.0, -0.5, 1.5, np.nan])

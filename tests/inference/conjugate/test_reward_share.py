@@ -308,4 +308,4 @@ def test_the_table_and_the_summary_say_it():
 def test_rewards_of_three_values_are_all_counted():
     """The statistics of a categorical law of three values are no moments."""
     cells = after(DirichletCategoricalBelief(np.ones((1, 3))), np.array([1.0, 2.0, 2.0, 0.0]))
-    assert cells.rewards_seen() == 4.0
+    assert cells.num_rewards_observed() == 4.0

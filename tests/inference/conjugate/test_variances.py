@@ -120,7 +120,7 @@ def test_noise_is_the_mean_of_drawn_noise_and_of_simulated_rewards(belief):
     assert z(squares, belief.variance() + belief.noise()) < 6
     assert z(squares, belief.variance()) > 6, "the broken twin, which leaves out the noise, must be caught"
     batch = jax.tree.map(lambda x: np.full(NUMBER, x, np.float32), belief)
-    ours = np.asarray(jax.jit(lambda b, key: b.drawn_noise(b.sample(key)))(batch, jax.random.key(1)), float)
+    ours = np.asarray(jax.jit(lambda b, key: b.conditional_noise(b.sample(key)))(batch, jax.random.key(1)), float)
     assert z(ours, belief.noise()) < 6
 
 

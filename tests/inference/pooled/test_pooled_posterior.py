@@ -38,21 +38,6 @@ def test_means_are_those_of_the_components(posterior):
         np.testing.assert_allclose(getattr(posterior.mean_mdp(), name), getattr(mean, name), atol=1e-6)
 
 
-def test_entries_are_those_of_whole_draws(posterior):
-    """Some pairs alone: the numbers of the whole draw with the same key, and of the mean."""
-    needed = np.zeros((N_STATES, N_ACTIONS), bool)
-    needed[[0, 1, 2, 4], [0, 1, 1, 0]] = True
-    entries = posterior.row_entries(needed)
-    state, action = np.nonzero(needed)
-    for i, (probs, reward) in enumerate((posterior.sample_entries(KEY, entries), posterior.mean_entries(entries))):
-        whole = posterior.mean_mdp() if i else posterior.sample(KEY)
-        rows = np.concatenate([whole.transition_probs, np.asarray(whole.end_probs)[..., None]], -1)[state, action]
-        found = np.zeros_like(rows)
-        found[np.asarray(entries.pair), np.asarray(entries.next_state)] += np.asarray(probs)
-        np.testing.assert_allclose(found, rows, atol=2e-6)
-        np.testing.assert_allclose(reward, whole.reward, atol=1e-6)
-
-
 def test_new_data_move_the_weights_by_their_predictive_density(posterior):
     new = stays(4, seed=1).transitions
     moved = posterior.update(new)

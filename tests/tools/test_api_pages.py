@@ -1,0 +1,58 @@
+"""The reference: every public name on one page, and an index by task that names what exists."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.public_names import public_names
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = {name.removeprefix("bayes_mdp.") for name in public_names()}
+
+
+@pytest.fixture(scope="module")
+def api():
+    """`docs/api_pages.py` and `docs/api_tasks.py`."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import api_pages  # pyright: ignore[reportMissingImports]
+        import api_tasks  # pyright: ignore[reportMissingImports]
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+    return api_pages, api_tasks
+
+
+def test_the_tasks_name_what_exists_once(api):
+    for task in api[1].TASKS:
+        assert set(task.names) <= SHORT, task.title
+        assert len(set(task.names)) == len(task.names) and 5 < len(task.names) < 22
+    named = {name for task in api[1].TASKS for name in task.names}
+    assert {name for name in SHORT if name.startswith("plots.")} <= named
+    listed = [name for name in SHORT if "." not in name]
+    assert set(listed) - named == {"Counts"}  # of the face, all but what only writers of agents need
+
+
+def test_every_name_is_documented_once_and_every_link_has_a_file(api, tmp_path):
+    (tmp_path / "gone.md").write_text("a page of a name that was deleted")
+    api[0].write_api_pages(tmp_path)
+    pages = {path.name: path.read_text() for path in tmp_path.glob("*.md")}
+    entries = re.findall(r"^\.\. auto(?:class|function):: bayes_mdp\.(\S+)$", "\n".join(pages.values()), re.M)
+    assert sorted(entries) == sorted(SHORT) and "gone.md" not in pages
+    assert all(f"{api[0]._file(f'bayes_mdp.{name}')}.md" in pages for name in api[0].NAMED)
+    assert len({name.lower() for name in pages}) == len(pages)  # as many on any file system
+    for name, text in pages.items():
+        targets = [link for link in re.findall(r"\]\(([^)#\s]+\.md)\)", text) if "/" not in link]
+        assert [link for link in targets if link not in pages] == [], name
+    index = pages["index.md"]
+    row = r"\| \[`policy_value`\]\(policy_value\.md\) \| .*\w.* \|"
+    assert re.search(row, index) and index.count("## ") == len(api[1].TASKS) + 1
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.md")}
+    api[0].write_api_pages(tmp_path)  # nothing is written again
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.md")} == before
+
+
+def test_a_sentence_fits_a_cell(api):
+    summary = api[0]._summary("bayes_mdp.evidence")
+    assert "\\|" in summary and "\n" not in summary and not re.search(r"(?<!\\)\|", summary)
