@@ -1,9 +1,12 @@
 """`bayes-mdp decide`: a page of an answer, and wrong input as one sentence and exit code 2."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
+import bayes_mdp as bm
+from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits
 from tests.test_cli import refused, run
 
 COLUMNS = ["--state", "s", "--action", "a", "--reward", "r", "--next-state", "s2", "--truncated", "cut"]
@@ -139,7 +142,8 @@ def written_draws(folder):
     labels = {"state": ["well", "ill"], "action": ["wait", "treat"], "after": ["well", "ill"]}
     paid = np.broadcast_to([[1.0, 0.9], [0.2, 8.0]], (2, 200, 2, 2))
     dims = ("chain", "draw", "state", "action")
-    held = xr.Dataset({"P": ((*dims, "after"), rows), "gain": (dims, paid)}, labels)
+    days = np.array([[0.0, 1.0], [1.0, 3.0]]) * np.random.default_rng(1).uniform(0.8, 1.2, (2, 200, 1, 1))
+    held = xr.Dataset({"P": ((*dims, "after"), rows), "gain": (dims, paid), "days": (dims, days)}, labels)
     held.to_netcdf(folder / "fit.nc", engine="h5netcdf", group="posterior")
     for chain in range(2):
         places = np.ndindex(2, 2, 2)
@@ -160,6 +164,50 @@ def test_draws_of_another_program(capsys, tmp_path):
     names = ("--states", "well,ill", "--actions", "wait,treat", "--known-reward", tmp_path / "rewards.csv")
     code, second, _ = run(capsys, "decide", *files, *names, *given)
     assert code == 0 and first == second
+    # A file of draws in place of the log is one, too.
+    code, third, _ = run(capsys, "decide", tmp_path / "fit.nc", *axes, *given)
+    assert code == 0 and first == third
+
+
+def test_a_budget_of_a_variable_of_the_draws(capsys, tmp_path):
+    """The same answer as `choose` with the variable as outcome; what cannot be kept is refused with the least cost."""
+    written_draws(tmp_path)
+    axes = {"state": "state", "action": "action", "outcome": "after"}
+    posterior, days = (bm.posterior_from_draws(tmp_path / "fit.nc", "P", name, dims=axes) for name in ("gain", "days"))
+    named = ("--state", "state", "--action", "action", "--next-state", "after", "--reward", "gain", "--discount", 0.9)
+    given = (
+        "decide",
+        tmp_path / "fit.nc",
+        *named,
+        "--initial",
+        "well",
+        "--outcomes",
+        "days",
+        "--budget-probability",
+        0.8,
+    )
+    code, out, _ = run(capsys, *given, "--budget", "days=12")
+    budgets = {"days": Budget(12.0, 0.8, days)}
+    options = ChooseOptions(limits=PolicyLimits(budgets=budgets), num_draws=400)
+    choice = bm.choose(jax.random.key(0), posterior, bm.Discounted(0.9), initial="well", options=options)
+    assert code == 0 and str(choice) in out and "days: spends" in " ".join(out.split())
+    refused(capsys, "budgets['days'].limit is 0.01, expected at least", *given, "--budget", "days=.01")
+    refused(capsys, "--outcomes is given with --draws", *given)
+    refused(capsys, "--budget is 'cost', expected one of days (columns of --outcomes)", *given, "--budget", "cost=3")
+
+
+@pytest.mark.parametrize("file", ["fit.nc", "out-0.csv"])
+def test_what_needs_data_refuses_draws(capsys, tmp_path, file):
+    """One sentence that says where they go, whatever else is given."""
+    written_draws(tmp_path)
+    path = tmp_path / file
+    says = f"{path} holds draws of another program, which learn nothing from new data, expected a log here; "
+    for command in ("fit", "next-experiment"):
+        refused(capsys, says, command, path)
+        refused(capsys, says, command, path, *COLUMNS, "--discount", 0.9)
+    refused(capsys, says, "update", path, path, *COLUMNS[:4], "--save", tmp_path / "out.bmdp")
+    refused(capsys, says, "calibrate", "dirichlet_bernoulli", "--log", path, *COLUMNS)
+    refused(capsys, says, "behaviour", path, "--subject", "s", *COLUMNS[2:6], "--agent", "q_learning")
 
 
 def test_draws_that_do_not_fit(capsys, tmp_path, log):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from bayes_mdp.cli.options import (
     add_objective,
     check_outputs,
     count,
+    holds_draws,
     labels_of,
     log_of,
     require_objective,
@@ -75,7 +77,7 @@ def add_decide(commands: Commands) -> None:
     parser.add_argument(
         "log",
         nargs="?",
-        help="CSV or Parquet file, one transition per row, in the order of time (not with --draws FILE)",
+        help="CSV or Parquet file, one transition per row, in the order of time; or a file of draws (as --draws FILE)",
     )
     add_columns(parser, required=False)
     add_labels(parser)
@@ -129,8 +131,8 @@ def add_decide(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="COLUMN=LIMIT",
-        help="most that may be expected of a column of --outcomes, summed as the objective sums rewards; several times "
-        "for several",
+        help="most that may be expected of a column of --outcomes (of a file of draws: a variable), summed as the "
+        "objective sums rewards; several times for several",
     )
     parser.add_argument(
         "--budget-probability",
@@ -167,6 +169,8 @@ def _decide(arguments: argparse.Namespace) -> None:
     from bayes_mdp.recommend import DecideOptions
 
     draws, files = _draws_of(arguments.draws)
+    if not files and arguments.log is not None and holds_draws(arguments.log):
+        files, arguments.log = [arguments.log], None
     if files:
         _decide_by_draws(arguments, draws, files)
         return
@@ -246,7 +250,6 @@ _NOT_WITH_DRAWS = (
     "report",
     "value_range",
     "no_checks",
-    "outcomes",
     "trial",
     *OF_CONTEXTS,
 )
@@ -266,20 +269,25 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
 
     if arguments.log is not None:
         raise ValueError(f"log is {arguments.log!r} with --draws {files[0]}, expected one of them")
-    named = ("state", "action", "next_state", "reward", *LABELS, "known_reward")
-    only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS, *OF_CONTEXTS) if name not in named)
+    named = ("state", "action", "next_state", "reward", "outcomes", *LABELS, "known_reward")
+    only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS) if name not in named)
     arguments.split = arguments.split or None  # nobody has given it
     arguments.min_count = arguments.min_count or None
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
-    if arguments.budget:
-        raise ValueError(f"--budget is given with --draws {files[0]}, expected it with a log alone")
     objective = require_objective(arguments)
+    axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}
     posterior = _draws_in(arguments, files)
     space = posterior.space
     baseline = baseline_of(arguments, space)
     policies = policies_of(arguments, space)
     initial = initial_of(arguments, space, None)
     key = jax.random.key(arguments.seed)
+    budgets = _budgets(arguments)
+    if arguments.outcomes and budgets is None:
+        raise ValueError(f"--outcomes is given with --draws {files[0]}, expected --budget with it")
+    if budgets is not None:
+        rows = "P" if arguments.transition is None else arguments.transition
+        budgets = {name: replace(x, outcome=_outcome_in(files, rows, name, axes, space)) for name, x in budgets.items()}
     choice = bm.choose(
         key,
         posterior,
@@ -289,7 +297,9 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         confidence=arguments.confidence,
         initial=initial,
         options=ChooseOptions(
-            limits=PolicyLimits(stochastic=arguments.stochastic), slack=arguments.slack, num_draws=num_draws
+            limits=PolicyLimits(stochastic=arguments.stochastic, budgets=budgets),
+            slack=arguments.slack,
+            num_draws=num_draws,
         ),
     )
     print(posterior, "", choice, *_policy_lines(choice.policy, space), sep="\n")
@@ -331,6 +341,17 @@ def _draws_in(arguments: argparse.Namespace, files: list[str]) -> "GivenDraws":
         assert space is not None
         return bm.posterior_from_draws(source, rows, known_rewards_of(arguments, space), dims=dims, space=space)
     return bm.posterior_from_draws(source, rows, paid, dims=dims, space=space)
+
+
+def _outcome_in(
+    files: list[str], rows: str, name: str, axes: dict[str, str | None], space: "StateActionSpace"
+) -> "GivenDraws":
+    """The variable of an outcome, draw by draw beside the same rows: what a budget is of."""
+    import bayes_mdp as bm
+
+    dims = {axis: named for axis, named in axes.items() if named is not None} or None
+    source = files[0] if len(files) == 1 else files
+    return bm.posterior_from_draws(source, rows, name, dims=dims, space=space)
 
 
 def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import Names
 
 STORED = ".bmdp"  # how the names of stored posteriors end
+_INDEXED = re.compile(rb'(?:^|,)"?\w+(?:\.1\.1\.1|\[1, ?1, ?1\])"?')  # columns of Stan and R
 UNEXPECTED = 1  # exit code of a verdict that is not the expected one
 Commands = argparse._SubParsersAction  # of the parser of `bayes-mdp`; argparse has no public name for it
 LABELS = ("states", "actions")
@@ -261,12 +263,46 @@ def is_stored(path: str | Path) -> bool:
     return is_saved(path)
 
 
+def holds_draws(path: str | Path) -> bool:
+    """Whether a file holds draws of another program: NetCDF, or CSV with columns such as `P.1.1.1` or `P[1,1,1]`.
+
+    Args:
+        path: of the file; it need not be there.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return path.suffix.lower() == ".nc"
+    with path.open("rb") as file:
+        begins = file.read(4)
+        if begins == b"\x89HDF" or begins[:3] == b"CDF":
+            return True
+        file.seek(0)
+        # Stan's comments come first; a line that is no text has no such columns.
+        head = next((line for line in file if not line.startswith(b"#")), b"")
+    return _INDEXED.search(head) is not None
+
+
+def refuse_draws(*paths: str | Path) -> None:
+    """Refuse draws of another program where there must be a log.
+
+    Raises:
+        ValueError: one of the files holds such draws.
+    """
+    path = next((path for path in paths if holds_draws(path)), None)
+    if path is not None:
+        raise ValueError(
+            f"{path} holds draws of another program, which learn nothing from new data, expected a log here; "
+            f"`bayes-mdp decide --draws {path}` chooses by draws"
+        )
+
+
 def refuse_posterior_file(*paths: str | Path) -> None:
-    """Refuse a stored posterior where there must be a log.
+    """Refuse a stored posterior, and draws of another program, where there must be a log.
 
     Raises:
         ValueError: one of the files is one.
     """
+    refuse_draws(*paths)
     path = next((path for path in paths if is_stored(path)), None)
     if path is not None:
         raise ValueError(f"{path} is a stored posterior, expected a log here: a table with one row for each transition")

@@ -21,6 +21,7 @@ from bayes_mdp.cli.options import (
     fold_logs,
     is_stored,
     objective_of,
+    refuse_draws,
     say_log,
     seed,
 )
@@ -75,6 +76,7 @@ def posterior_file_of(arguments: argparse.Namespace, *more: str) -> str | None:
     paths: Sequence[str] = arguments.log if isinstance(arguments.log, list) else [arguments.log]
     path = next((path for path in paths if is_stored(path)), None)
     if path is None:
+        refuse_draws(*paths)
         require_columns(arguments, paths)
         return None
     if len(paths) > 1:
@@ -158,6 +160,7 @@ def _update(arguments: argparse.Namespace) -> None:
     from bayes_mdp.inference import ConjugatePosterior, Mixture
     from bayes_mdp.utils.validation import check_count
 
+    refuse_draws(arguments.posterior)
     check_outputs(arguments, "save", inputs=[arguments.posterior, *arguments.log])
     check_count("--draws", arguments.draws, 2)
     objective = objective_of(arguments)

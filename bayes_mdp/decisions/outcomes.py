@@ -78,8 +78,17 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     Args:
         draws: of a value.
     """
+    return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
+
+
+def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """Central 95 % interval of draws, of one at least.
+
+    Args:
+        draws: of a value.
+    """
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(draws.mean()), float(draws.std(ddof=1)), (float(low), float(high))
+    return float(low), float(high)
 
 
 class OutcomeValue(eqx.Module):

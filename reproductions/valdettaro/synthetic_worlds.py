@@ -16,6 +16,8 @@ import xarray as xr
 from jaxtyping import Float, Int, PRNGKeyArray
 
 import bayes_mdp as bm
+from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
+from bayes_mdp.numerics.numba_function import compile_loop
 from bayes_mdp.random.host_generator import host_generator
 from reproductions.reproduction import Reproduction, Row, mean_row
 
@@ -27,6 +29,7 @@ METHODS = {
     "frequencies": "best in the observed frequencies",
     "mean": "best in the posterior mean",
     "ascent": "posterior-mean ascent (the paper's)",
+    "likeliest": "the likeliest actions of the ascent's policy",
     "choose": "bm.choose",
 }
 LEARNING_RATE, SOFTNESS = 0.01, 0.5
@@ -67,19 +70,75 @@ def gradient(rows: Rows, reward: Float[np.ndarray, " S"], policy: Float[np.ndarr
         reward: of the next state.
         policy: softmax of the logits.
     """
-    chain = np.einsum("nsat,sa->nst", rows, policy)
-    system = np.eye(STATES) - DISCOUNT * chain
-    value = np.linalg.solve(system, (chain @ reward)[..., None])[..., 0]
-    # Visits from a uniform start, discounted: what a change of the policy in a state is worth (policy gradient).
-    visits = np.linalg.solve(np.swapaxes(system, -1, -2), np.full((len(rows), STATES, 1), 1 / STATES))[..., 0]
-    q = np.einsum("nsat,nt->nsa", rows, reward + DISCOUNT * value)
-    by_action = (visits[..., None] * q).mean(0)
-    return policy * (by_action - (policy * by_action).sum(-1, keepdims=True))
+    by_action = np.zeros_like(policy)
+    for drawn in rows:
+        _add_derivative(drawn, reward, policy, by_action)
+    return _by_logits(by_action / len(rows), policy)
+
+
+@compile_loop
+def _by_logits(by_action: Float[np.ndarray, "S A"], policy: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
+    """From the derivative by the probabilities to that by the logits."""
+    return policy * (by_action - (policy * by_action).sum(1).reshape(-1, 1))
+
+
+@compile_loop
+def _solve_both(
+    system: Float[np.ndarray, "S S"], value: Float[np.ndarray, " S"], visits: Float[np.ndarray, " S"]
+) -> None:
+    """Solve system v = value and system' w = visits in place, by one elimination."""
+    for k in range(STATES):  # system = L U, L below the diagonal
+        for i in range(k + 1, STATES):
+            system[i, k] /= system[k, k]
+            for j in range(k + 1, STATES):
+                system[i, j] -= system[i, k] * system[k, j]
+    # The value: L U v = reward of a step.
+    for i in range(STATES):
+        for j in range(i):
+            value[i] -= system[i, j] * value[j]
+    for i in range(STATES - 1, -1, -1):
+        for j in range(i + 1, STATES):
+            value[i] -= system[i, j] * value[j]
+        value[i] /= system[i, i]
+    # Discounted visits from a uniform start: U' L' w = start.
+    for i in range(STATES):
+        for j in range(i):
+            visits[i] -= system[j, i] * visits[j]
+        visits[i] /= system[i, i]
+    for i in range(STATES - 1, -1, -1):
+        for j in range(i + 1, STATES):
+            visits[i] -= system[j, i] * visits[j]
+
+
+@compile_loop
+def _add_derivative(
+    rows: Float[np.ndarray, "S A S"],
+    reward: Float[np.ndarray, " S"],
+    policy: Float[np.ndarray, "S A"],
+    by_action: Float[np.ndarray, "S A"],
+) -> None:
+    """Add what the probability of each action is worth in one MDP: visits(s) q(s, a) (policy gradient)."""
+    # I - discount * chain, whose rows sum to .001 and whose other entries are negative: elimination needs no pivots.
+    system, value, visits = np.eye(STATES), np.zeros(STATES), np.full(STATES, 1 / STATES)
+    for s in range(STATES):
+        for t in range(STATES):
+            moves = 0.0
+            for a in range(ACTIONS):
+                moves += policy[s, a] * rows[s, a, t]
+            system[s, t] -= DISCOUNT * moves
+            value[s] += moves * reward[t]
+    _solve_both(system, value, visits)
+    for s in range(STATES):
+        for a in range(ACTIONS):
+            q = 0.0
+            for t in range(STATES):
+                q += rows[s, a, t] * (reward[t] + DISCOUNT * value[t])
+            by_action[s, a] += visits[s] * q
 
 
 def ascend(
     rng: np.random.Generator,
-    concentration: Float[np.ndarray, "S A S"],
+    concentration: Int[np.ndarray, "S A S"],
     reward: Float[np.ndarray, " S"],
     first: Int[np.ndarray, " S"],
     steps: int,
@@ -89,17 +148,48 @@ def ascend(
 
     Args:
         rng: draws the MDPs.
-        concentration: of the posterior.
+        concentration: of the posterior, at most about 20: products of uniform variables must not underflow.
         reward: of the next state.
         first: the actions that the first policy prefers.
         steps, batch: how many steps, and draws in each.
     """
     start = np.full((STATES, ACTIONS), SOFTNESS / (ACTIONS - 1))
     start[np.arange(STATES), first] = 1 - SOFTNESS
-    logits = np.log(start)
+    return _ascend(rng, concentration, reward, start, steps, batch)
+
+
+@compile_loop
+def _ascend(
+    rng: np.random.Generator,
+    concentration: Int[np.ndarray, "S A S"],
+    reward: Float[np.ndarray, " S"],
+    policy: Float[np.ndarray, "S A"],
+    steps: int,
+    batch: int,
+) -> Float[np.ndarray, "S A"]:
+    """`ascend` from a policy; a compiled loop, because 256,000 draws of five states are all overhead in NumPy."""
+    logits, rows = np.log(policy), np.empty((STATES, ACTIONS, STATES))
     for _ in range(steps):
-        logits = logits + LEARNING_RATE * gradient(draw_rows(rng, concentration, batch), reward, softmax(logits))
-    return softmax(logits)
+        by_action = np.zeros_like(policy)
+        for _ in range(batch):
+            for s in range(STATES):
+                for a in range(ACTIONS):
+                    total = 0.0
+                    for t in range(STATES):
+                        # A gamma variable of a whole number is a sum of exponential ones: one logarithm for all.
+                        product = 1.0
+                        for _ in range(concentration[s, a, t]):
+                            product *= 1.0 - rng.random()
+                        rows[s, a, t] = -np.log(product)
+                        total += rows[s, a, t]
+                    for t in range(STATES):
+                        rows[s, a, t] *= 1.0 / total
+            _add_derivative(rows, reward, policy, by_action)
+        logits = logits + LEARNING_RATE * _by_logits(by_action / batch, policy)
+        for s in range(STATES):
+            weights = np.exp(logits[s] - logits[s].max())
+            policy[s] = weights / weights.sum()
+    return policy
 
 
 def softmax(logits: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
@@ -130,57 +220,81 @@ def optimum(rows: Float[np.ndarray, "S A S"], reward: Float[np.ndarray, " S"]) -
 
 
 def run(
-    key: PRNGKeyArray,
     *,
+    key: PRNGKeyArray,
     runs: int = 250,
     visits: Sequence[int] = tuple(range(1, 11)),
     steps: int = 1000,
     batch: int = 256,
     num_eval: int = 10_000,
+    cells: Cells | None = None,
 ) -> xr.Dataset:
     """Values of the policies under the posterior, and in the truth.
 
     Args:
         key: of everything.
-        runs: worlds for each number of visits.
+        runs: worlds for each number of visits; each has a key of its own, so that more runs begin with the same ones.
         visits: of every pair.
         steps, batch: of the ascent.
         num_eval: draws by which policies are judged.
+        cells: keeps every run, of all numbers of visits.
     """
-    rng = host_generator(key)
-    reward = rng.normal(size=STATES)
-    shape = (len(visits), runs, len(METHODS))
-    posterior, truth = np.empty(shape), np.empty(shape)
-    space, objective = bm.StateActionSpace(STATES, ACTIONS), bm.Discounted(DISCOUNT)
-    prior = bm.models.known_rewards(np.broadcast_to(reward, (STATES, ACTIONS, STATES)), 1.0)
-    state, action = (x.ravel() for x in np.indices((STATES, ACTIONS)))
-    for i, number in enumerate(visits):
-        for j in range(runs):
-            rows = draw_rows(rng, np.ones((STATES, ACTIONS, STATES)), 1)
-            counts = np.stack([rng.multinomial(number, rows[0, s, a]) for s, a in zip(state, action, strict=True)])
-            after = np.concatenate([np.repeat(np.arange(STATES), n) for n in counts])
-            pairs = np.repeat(state, number), np.repeat(action, number)
-            counts = counts.reshape(STATES, ACTIONS, STATES)
-            belief = bm.infer(key, prior, bm.Transitions(*pairs, None, after), space=space)
-            mean = optimum((counts + 1.0) / (number + STATES), reward)
-            chosen = bm.choose(jax.random.fold_in(key, i * runs + j), belief, objective)
-            eye = np.eye(ACTIONS)
-            policies = [
-                eye[optimum(counts / number, reward)],
-                eye[mean],
-                ascend(rng, counts + 1.0, reward, mean, steps, batch),
-                eye[chosen.policy],
-            ]
-            drawn = draw_rows(rng, counts + 1.0, num_eval)
-            posterior[i, j] = [values(drawn, reward, policy).mean() for policy in policies]
-            truth[i, j] = [values(rows, reward, policy).mean() for policy in policies]
+    reward = host_generator(key).normal(size=STATES)
+
+    def played(number: int) -> Values:
+        here = jax.random.fold_in(key, number)
+        worlds = [_world(jax.random.fold_in(here, m), reward, m, steps, batch, num_eval) for m in visits]
+        names = ("posterior", "truth", "softness")
+        return dict(zip(names, map(np.stack, zip(*worlds, strict=True)), strict=True))
+
+    computes: dict[str, ComputeCell] = {f"run-{j}": lambda _, j=j: played(j) for j in range(runs)}
+    with (cells or Cells()).expect(runs) as kept:
+        all_runs = kept.get_all(computes)
+    by_run = {name: np.stack([each[name] for each in all_runs.values()], 1) for name in ("posterior", "truth")}
+    softness = np.stack([each["softness"] for each in all_runs.values()], 1)
     dims = ("visits", "run", "method")
     coordinates = {"visits": list(visits), "run": np.arange(runs), "method": list(METHODS)}
-    return xr.Dataset({"posterior": (dims, posterior), "truth": (dims, truth)}, coordinates)
+    variables = {name: (dims, values) for name, values in by_run.items()}
+    return xr.Dataset({**variables, "softness": (dims[:2], softness)}, coordinates)
+
+
+def _world(
+    key: PRNGKeyArray, reward: Float[np.ndarray, " S"], number: int, steps: int, batch: int, num_eval: int
+) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"], float]:
+    """One world: values of the methods under the posterior and in the truth, and how soft the ascent's policy is."""
+    rng = host_generator(key)
+    rows = draw_rows(rng, np.ones((STATES, ACTIONS, STATES)), 1)
+    counts = rng.multinomial(number, rows[0])
+    mean = optimum((counts + 1.0) / (number + STATES), reward)
+    # The posterior of `infer` is that of these counts: a flat Dirichlet prior of every row, rewards known.
+    prior = bm.models.known_rewards(np.broadcast_to(reward, (STATES, ACTIONS, STATES)), 1.0)
+    seen = np.repeat(np.indices(counts.shape).reshape(3, -1), counts.ravel(), axis=1)
+    data = bm.Transitions(seen[0], seen[1], None, seen[2])
+    belief = bm.infer(key, prior, data, space=bm.StateActionSpace(STATES, ACTIONS))
+    chosen = bm.choose(jax.random.fold_in(key, 1), belief, bm.Discounted(DISCOUNT))
+    ascent, eye = ascend(rng, counts + 1, reward, mean, steps, batch), np.eye(ACTIONS)
+    policies = {
+        "frequencies": eye[optimum(counts / number, reward)],
+        "mean": eye[mean],
+        "ascent": ascent,
+        "likeliest": eye[ascent.argmax(-1)],
+        "choose": eye[chosen.policy],
+    }
+    drawn = draw_rows(rng, counts + 1.0, num_eval)
+    posterior, truth = ([values(x, reward, policies[m]).mean() for m in METHODS] for x in (drawn, rows))
+    return np.array(posterior), np.array(truth), float(1 - ascent.max(-1).mean())
 
 
 BETTER = (0.0, float("inf"))
-PAIRS = (("ascent", "frequencies"), ("ascent", "mean"), ("choose", "mean"), ("choose", "ascent"))
+PAIRS = (
+    ("ascent", "frequencies"),
+    ("ascent", "mean"),
+    ("likeliest", "ascent"),
+    ("likeliest", "mean"),
+    ("choose", "mean"),
+    ("choose", "ascent"),
+    ("choose", "likeliest"),
+)
 """Methods that are compared."""
 
 
@@ -230,6 +344,6 @@ REPRODUCTION = Reproduction(
     run,
     rows,
     figure,
-    {"runs": 6, "visits": (1, 10), "num_eval": 4000},
-    {"quick": 120, "full": 20_000},
+    {"runs": 10},
+    {"quick": 250, "full": 6000},
 )

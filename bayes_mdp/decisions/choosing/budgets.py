@@ -9,12 +9,13 @@ Over a posterior the occupancies differ from draw to draw and share the policy a
 `search_within_budgets` therefore searches along one line: the program of the mean MDP with budgets that are tightened
 by m standard deviations of their costs, m as small as draws of the search allow. That is a heuristic; what it leads to
 is judged in fresh draws (`spending_of`): a Clopper-Pearson limit on the probability of more than the budget, by draws
-that chose nothing. `pareto_front` shows value against budget. Host-side.
+that chose nothing. Draws of chains repeat each other: they count as the independent draws that they are worth
+(`independent_draws`), which makes the limit approximate. `pareto_front` shows value against budget. Host-side.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -28,17 +29,32 @@ from scipy.stats import beta, binom
 from bayes_mdp.decisions.choosing.criteria import no_worse
 from bayes_mdp.decisions.choosing.policy_search import Found
 from bayes_mdp.decisions.choosing.policy_set import Budget, PolicyLimits, PolicySet, policy_set
-from bayes_mdp.decisions.outcomes import LearntReward, Outcome, OutcomeValue, PairReward, learnt_outcomes, read_outcomes
+from bayes_mdp.decisions.outcomes import (
+    LearntReward,
+    Outcome,
+    OutcomeValue,
+    PairReward,
+    central_interval,
+    learnt_outcomes,
+    read_outcomes,
+)
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     describe_objective,
     policy_values,
     read_start,
     require_end,
-    summarise_draws,
 )
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, limit_draws, pair_draws, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import (
+    Drawn,
+    HoldsDraws,
+    PairRows,
+    effective_number,
+    limit_draws,
+    pair_draws,
+    pairs_of_mdp,
+)
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -596,6 +612,7 @@ class Spending(eqx.Module):
         upper: upper limit of the probability of that, at a confidence of 95 % (Clopper and Pearson 1934); of several
             looks at the draws the confidence is shared.
         fresh: whether the draws are independent draws of the posterior; if not, as of a chain, `upper` is approximate.
+        independent: number of independent draws that these count as for `upper`, a count; None: all of them.
     """
 
     name: str = eqx.field(static=True)
@@ -604,6 +621,7 @@ class Spending(eqx.Module):
     over: float
     upper: float
     fresh: bool = True
+    independent: int | None = eqx.field(static=True, default=None)
 
     @property
     def certified(self) -> bool:
@@ -614,6 +632,8 @@ class Spending(eqx.Module):
         """One sentence."""
         allowed = 1.0 - self.budget.probability
         limit = f"at most {self.upper:.3g} at 95 % confidence, {len(self.cost.draws)} draws"
+        if self.independent is not None:
+            limit += f" worth {self.independent} independent ones"
         limit += "" if self.fresh else ", approximate: the draws are those of a chain, or reweighted"
         return (
             f"{self.name}: spends {amount(self.cost.mean)} on average, 95 % interval {amounts(*self.cost.interval)}, "
@@ -631,6 +651,53 @@ def upper_limit(over: int, number: int, confidence: float = CERTAIN) -> float:
         confidence: of the limit.
     """
     return 1.0 if over >= number else float(beta.ppf(confidence, over + 1, number - over))
+
+
+def limit_of_share(share: float, number: int, confidence: float = CERTAIN) -> float:
+    """`upper_limit` where so many independent draws stand for more of them: the number of hits is rounded up.
+
+    Args:
+        share: of the draws that are hits.
+        number: of independent draws that they are worth.
+        confidence: of the limit.
+    """
+    return upper_limit(int(np.ceil(share * number - 1e-9)), number, confidence)
+
+
+def independent_draws(
+    posterior: object, costs: Float[np.ndarray, " N"], over: Bool[np.ndarray, " N"], allowed: float
+) -> int:
+    """How many independent draws the share of draws over a budget is worth.
+
+    All of them where each is a fresh draw of the posterior. Draws in the order of their chains: the least effective
+    number (by autocorrelation, and the spread among chains) of the costs, of whether they exceed the budget, and of
+    whether they lie in the tail of the allowed probability: where none of the draws exceeds the budget, the tail stands
+    for what was not seen. Draws that were picked at random from chains: the chains are worth what the slowest of their
+    numbers is, and picking adds its own error. Both assume that the chains have mixed, which no draws can show.
+
+    Args:
+        posterior: that was drawn from, as `limit_draws` gave it.
+        costs: in the draws.
+        over: which exceed the budget.
+        allowed: probability of more than the budget.
+    """
+    number = len(costs)
+    if isinstance(posterior, HoldsDraws):
+        tail = costs > np.quantile(costs, 1.0 - allowed)
+        worth = min(effective_number(posterior, x.astype(float)) for x in (costs, over, tail))
+    elif isinstance(posterior, Fitted) and posterior.most_draws is not None:
+        chains = posterior.chains
+        sizes = (
+            [np.inf]
+            if chains is None
+            else [np.nanmin(x, initial=np.inf) for x in map(np.asarray, chains.ess().values())]
+        )
+        held = min(float(posterior.most_draws), *map(float, sizes))
+        worth = 1.0 / (1.0 / number + 1.0 / max(held, 1.0))
+    else:
+        return number
+    # Rounded down: too few draws make the limit too high, never too low.
+    return max(1, min(number, int(worth + 1e-9)))
 
 
 def most_over(number: int, allowed: float, confidence: float = CERTAIN) -> int:
@@ -668,6 +735,7 @@ def check_certifiable(budgets: Mapping[str, Budget], num_draws: int) -> None:
             )
 
 
+@cache
 def _target(number: int, allowed: float) -> int:
     """Draws over a budget that the search lets a policy have, so that it likely passes in as many fresh ones."""
     limit = most_over(number, allowed)
@@ -720,11 +788,21 @@ def search_within_budgets(
     Raises:
         ValueError: no policy is within a budget in the mean MDP; the least possible cost is named.
     """
-    targets = [_target(num_draws, 1.0 - budget.probability) for budget in spender.budgets.values()]
+    held, _ = limit_draws(posterior, num_draws)
+
+    def kept(costs: Float[np.ndarray, "N K"]) -> bool:
+        """Whether every budget is kept in so many of the draws that it likely is in as many fresh ones."""
+        over = spender.over(costs)
+        for k, budget in enumerate(spender.budgets.values()):
+            allowed = 1.0 - budget.probability
+            number = independent_draws(held, costs[:, k], over[:, k], allowed)
+            if over[:, k].mean() * number > _target(number, allowed) + 1e-9:
+                return False
+        return True
 
     def evaluate(plan: OccupancyPlan) -> Evaluated:
         values, costs = _in_draws(key, posterior, spender, plan.policy, start, num_draws)
-        return Evaluated(plan, values, costs, bool((spender.over(costs).sum(0) <= targets).all()))
+        return Evaluated(plan, values, costs, kept(costs))
 
     first = mean_program(mean, spender, start, sets[0][1])
     require_feasible(first, spender, "on average (in the posterior's mean MDP)")
@@ -739,7 +817,7 @@ def search_within_budgets(
         values, costs = _in_draws(key, posterior, spender, today, start, num_draws)
         share, slack = promise
         sure = [option for option in options if no_worse(option.values[:, None], values, slack, share)[0]]
-        if not sure and (spender.over(costs).sum(0) <= targets).all():
+        if not sure and kept(costs):
             method = "no other policy within the budgets is as sure: the baseline"
             sure = [Found(today, values, float(values.mean()), method, False)]
         options = sure or options
@@ -859,19 +937,24 @@ def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, look
     """
     most_draws = posterior.most_draws if isinstance(posterior, Fitted) else None
     fresh = most_draws is None and not isinstance(posterior, HoldsDraws)
-    times_over = spender.over(costs_of(value, spender)).sum(0)
+    drawn, _ = limit_draws(posterior, len(value.draws))
+    costs = costs_of(value, spender)
+    over = spender.over(costs)
     confidence = 1.0 - (1.0 - CERTAIN) / looks
-    return {
-        name: Spending(
+    answers = {}
+    for i, (name, budget) in enumerate(spender.budgets.items()):
+        share = float(over[:, i].mean())
+        number = independent_draws(drawn, costs[:, i], over[:, i], 1.0 - budget.probability)
+        answers[name] = Spending(
             name,
             budget,
             value.outcomes[name],
-            float(times_over[i] / len(value.draws)),
-            upper_limit(int(times_over[i]), len(value.draws), confidence),
+            share,
+            limit_of_share(share, number, confidence),
             fresh,
+            None if number == len(costs) else number,
         )
-        for i, (name, budget) in enumerate(spender.budgets.items())
-    }
+    return answers
 
 
 class ShadowPrice(eqx.Module):
@@ -906,7 +989,7 @@ class ShadowPrice(eqx.Module):
     def interval(self) -> tuple[float, float]:
         """The central 95 % of the draws in which there is a price, in units of the value by those of the outcome."""
         known = self.draws[~np.isnan(self.draws)]
-        return (np.nan, np.nan) if not len(known) else summarise_draws(np.append(known, known[:1]))[2]
+        return (np.nan, np.nan) if not len(known) else central_interval(known)
 
     def __str__(self) -> str:
         """One sentence or two."""

@@ -1,17 +1,21 @@
 """Policies within budgets: against mixtures of all deterministic policies, golden values, refusals."""
 
+import warnings
 from itertools import product
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
+from scipy.stats import beta, binom, norm
 
 import bayes_mdp as bm
 import bayes_mdp.plots
 from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits, budget_plan, pareto_front
 from bayes_mdp.decisions.choosing.budgets import (
+    ShadowPrice,
+    independent_draws,
+    limit_of_share,
     mean_program,
     most_over,
     read_budgets,
@@ -295,7 +299,8 @@ def test_chances_in_the_five_worlds(x64):
 
 def test_the_limit_is_clopper_and_pearsons(x64):
     """The golden number; the most hits that certify are those of the specification; the limit covers."""
-    assert upper_limit(12, 1000) == pytest.approx(0.0193702, abs=1e-7)
+    assert upper_limit(12, 1000) == pytest.approx(0.019370199285059248, abs=1e-9)
+    assert upper_limit(0, 100) == pytest.approx(0.029513049607039925, abs=1e-9)
     assert [most_over(number, 0.05) for number in (58, 59, 200, 1000)] == [-1, 0, 4, 38]
     assert most_over(200, 0.1) == 12
     for prob in (0.01, 0.05, 0.2):
@@ -444,6 +449,98 @@ def test_the_pareto_front():
     assert "one more unit adds" in str(front)
     figure = bm.plots.plot_pareto(front)
     assert figure.axes[0].get_xlabel().startswith("cost")
+
+
+def chains_of(rng: np.random.Generator, chains: int, length: int, persistence: float) -> np.ndarray:
+    """Standard normal numbers, autocorrelated along each chain as persistence^lag, [chains * length]."""
+    noise = rng.normal(size=(chains, length))
+    values = np.empty((chains, length))
+    values[:, 0] = noise[:, 0]
+    for i in range(1, length):
+        values[:, i] = persistence * values[:, i - 1] + (1 - persistence**2) ** 0.5 * noise[:, i]
+    return values.ravel()
+
+
+def given(chains: int, length: int, costs: np.ndarray | None = None) -> Any:
+    """Draws of one state and two actions in chains; the first action costs what is stated, the second nothing."""
+    draws = np.zeros((chains, length, 1, 2)) if costs is None else costs.reshape(chains, length, 1, 1) * [1.0, 0.0]
+    return bm.posterior_from_draws({"P": np.ones((chains, length, 1, 2, 1)), "r": draws})
+
+
+def test_draws_of_chains_count_as_the_independent_ones_that_they_are_worth():
+    """400 times 4 chains of 250 draws, lag-one correlation .9 (worth about 53): P(over) is .1, just not allowed.
+
+    A certificate at 95 % is wrong in 5 % where draws are independent. The number of independent draws is estimated, so
+    that the bound of the test is that of 10 % (false alarm below 1e-6 if they are wrong in no more); a twin that counts
+    all draws is wrong in about 30 %, which the same bound catches.
+    """
+    posterior, rng, limit = given(4, 250), np.random.default_rng(0), norm.isf(0.1)
+    wrong, twin, worth = 0, 0, []
+    for _ in range(400):
+        costs = chains_of(rng, 4, 250, 0.9)
+        number = independent_draws(posterior, costs, costs > limit, 0.1)
+        share = float((costs > limit).mean())
+        wrong += limit_of_share(share, number) <= 0.1
+        twin += limit_of_share(share, 1000) <= 0.1
+        worth.append(number)
+    assert wrong <= int(binom.isf(1e-6, 400, 0.1)) < twin, (wrong, twin)
+    # (1 + r) / (1 - r) draws are worth one, of the mean; of the tail fewer are.
+    assert 25 < np.median(worth) < 130
+
+
+def test_independent_draws_in_chains_keep_nearly_all():
+    posterior, rng, limit = given(4, 250), np.random.default_rng(1), norm.isf(0.1)
+    worth = []
+    for _ in range(50):
+        costs = rng.normal(size=1000)
+        worth.append(independent_draws(posterior, costs, costs > limit, 0.1))
+    assert np.median(worth) > 750
+    # Where no draw is over, the tail of the costs stands for what was not seen; constant costs say nothing.
+    costs = chains_of(rng, 4, 250, 0.95)
+    assert independent_draws(posterior, costs, np.zeros(1000, bool), 0.1) < 200
+    assert independent_draws(posterior, np.ones(1000), np.zeros(1000, bool), 0.1) == 1000
+
+
+def test_picks_from_chains_count_for_less_than_the_chains():
+    """However many are picked, they are worth no more than the slowest number of the chains, nor than the picks."""
+    data = bm.Transitions([0, 1] * 5, [0, 1] * 5, [0.0, 1.0] * 5, [1, 0] * 5)
+    prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(2, 2)
+    sampler = bm.inference.NUTS(100, 60, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few draws are warned of
+        posterior = bm.infer(jax.random.key(0), prior, data, space=space, method="nuts", sampler=sampler)
+    slowest = min(float(np.nanmin(each)) for each in posterior.chains.ess().values())
+    few, many = (independent_draws(posterior, np.zeros(n), np.zeros(n, bool), 0.1) for n in (20, 10**6))
+    assert few < 20 and many <= min(slowest, 120) and few < many
+
+
+def test_choose_counts_chains_by_what_they_are_worth():
+    """The same numbers in chains that mix slowly, and shuffled: only the second certify, and the first say why."""
+    rng = np.random.default_rng(3)
+    costs = chains_of(rng, 4, 500, 0.97)
+    limit = float(np.quantile(costs, 0.94))
+    answers = []
+    for each in (costs, rng.permutation(costs)):
+        cost = given(4, 500, each)
+        posterior = bm.posterior_from_draws(
+            {"P": np.ones((4, 500, 1, 2, 1)), "r": np.tile([[1.0, 0.0]], (4, 500, 1, 1))}
+        )
+        budget = Budget(limit, 0.9, cost)
+        options = ChooseOptions(limits=PolicyLimits(budgets={"cost": budget}, allowed=[[True, False]]), num_draws=2000)
+        answers.append(bm.choose(jax.random.key(1), posterior, bm.Discounted(0.0), options=options).spending["cost"])
+    slow, mixed = answers
+    assert slow.over == pytest.approx(mixed.over, abs=0.02)
+    assert mixed.certified and not slow.certified
+    assert slow.independent is not None and slow.independent < 100
+    assert f"1000 draws worth {slow.independent} independent ones" in str(slow)
+
+
+def test_the_interval_of_prices_is_that_of_their_draws():
+    """No draw counts twice; one draw is its own interval; none has none."""
+    price = ShadowPrice("cost", 1.0, np.array([0.0, 1.0, np.nan, 4.0, 9.0]))
+    assert price.interval == pytest.approx(tuple(np.quantile([0.0, 1.0, 4.0, 9.0], [0.025, 0.975])))
+    assert ShadowPrice("cost", 1.0, np.array([np.nan, 2.0])).interval == (2.0, 2.0)
+    assert np.isnan(ShadowPrice("cost", 1.0, np.array([np.nan])).interval).all()
 
 
 def failures(certify: Any, worlds: int, allowed: float) -> tuple[int, int]:
