@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -105,6 +106,7 @@ def public(name):
     return getattr(importlib.import_module(module), attribute)
 
 
+@pytest.mark.skipif(os.environ.get("BAYES_MDP_TYPES", "off") != "off", reason="the checks stand before the function")
 def test_an_argument_of_the_last_version_works_and_says_its_place():
     record = bm.calibration.CheckOptions
     call: Any = accepts_moved("check")(lambda *args, **kwargs: (args, kwargs))

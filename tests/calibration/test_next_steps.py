@@ -159,6 +159,6 @@ def test_problems_of_chains_say_what_to_do(name):
     assert problems
     for problem in problems:
         assert any(word in problem for word in REMEDIES)
-    text = str(Diagnosis("nuts", None, 400, 0, 400.0, problems, []))
+    text = unwrapped(Diagnosis("nuts", None, 400, 0, 400.0, problems, []))
     assert text.endswith(f"What each problem means, and what to try: {SEE}")
-    assert SEE not in str(Diagnosis("nuts", None, 400, 0, 400.0, [], []))
+    assert SEE not in unwrapped(Diagnosis("nuts", None, 400, 0, 400.0, [], []))

@@ -15,6 +15,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.inference.untried_rewards import untried_rewards
+from bayes_mdp.utils.messages import see
 from tests.calibration.beliefs import collapsed, sampled
 
 KEY = jax.random.key(0)
@@ -50,7 +51,7 @@ def test_costs_under_a_prior_that_is_centred_at_zero():
     assert found.expected == (0.0, 0.0)
     text = " ".join(str(posterior).split())
     assert f"{int((count == 0).sum())} pairs never tried, whose mean reward (0) lies above that of every pair" in text
-    assert f"(at most {found.best:.3g})" in text and 'legal="logged"' in text and "write-a-prior.md" in text
+    assert f"(at most {found.best:.3g})" in text and 'legal="logged"' in text and see("how-to/write-a-prior") in text
     some = found.among(np.arange(S * A).reshape(S, A) == 2)
     assert some is not None and int(some.pairs.sum()) == 1 and "1 pair never tried" in str(some)
     assert found.among(np.zeros((S, A), bool)) is None

@@ -517,7 +517,7 @@ def test_counts_in_long_form(write):
     for wrong, message in (
         (table.rename(columns={"n": "k"}), "count is column 'n', which the table has not, expected one of 'from'"),
         (table.replace("a", "c"), r"row 1: state 'from' is 'c', expected one of the labels of the space \('a', 'b'\)"),
-        (table.assign(n=[1, -1, 0, 0]), r"row 2: count 'n' is -1.0, expected a number, zero or greater \(see docs"),
+        (table.assign(n=[1, -1, 0, 0]), r"row 2: count 'n' is -1.0, expected a number, zero or greater \(see how-to"),
     ):
         with pytest.raises(ValueError, match=message):
             Counts.from_table(wrong, space, **columns)
