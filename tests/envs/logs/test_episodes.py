@@ -28,7 +28,7 @@ def outcome(read, source, columns, **options):
     """What was read, or the sentence with which it was refused."""
     try:
         found = read(source, **columns, **LABELS, **options)
-        return list(found) if read is bm.read_log and options else found
+        return list(found) if read is bm.envs.read_chunks else found
     except ValueError as error:
         return str(error)
 
