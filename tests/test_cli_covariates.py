@@ -66,6 +66,10 @@ def test_a_posterior_in_contexts_is_printed_valued_and_kept(capsys, log, tmp_pat
     code, again, _ = run(capsys, "fit", kept)
     assert code == 0 and "4 contexts of frail" in again
     refused(capsys, "is a posterior in contexts, without the log", "fit", kept, "--horizon", 1)
+    refused(
+        capsys, "a posterior in contexts, expected one of a single context", "fit", kept, "--figure", tmp_path / "x.png"
+    )
+    refused(capsys, "is a posterior in contexts, expected one of a single", "next-experiment", kept, "--horizon", 1)
 
 
 def test_rows_and_rewards_by_a_formula(capsys, log):

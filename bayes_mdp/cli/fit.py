@@ -99,6 +99,11 @@ def _fit(arguments: argparse.Namespace) -> int:
                 raise ValueError(
                     f"{path} is a posterior in contexts, without the log that says what was done, expected no objective"
                 )
+            if arguments.figure:
+                raise ValueError(
+                    f"--figure is given with {path}, a posterior in contexts, expected one of a single context (in "
+                    "Python: bm.load(path).at(pattern))"
+                )
             print(stored)
             _keep(arguments, key, stored, None)
             return 0
@@ -197,7 +202,9 @@ def _keep(
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
         from bayes_mdp.experiments.plots.result_plots import plot_posterior
+        from bayes_mdp.inference.context_posterior import ContextPosterior
 
+        assert not isinstance(posterior, ContextPosterior)  # refused before
         save_figure(plot_posterior(posterior), arguments.figure)
 
 

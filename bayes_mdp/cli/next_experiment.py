@@ -71,6 +71,7 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
     import jax
 
     import bayes_mdp as bm
+    from bayes_mdp.inference.context_posterior import ContextPosterior
     from bayes_mdp.utils.files import write_beside
     from bayes_mdp.utils.validation import check_count
 
@@ -85,6 +86,11 @@ def _next_experiment(arguments: argparse.Namespace) -> None:
         posterior = _infer(arguments, infer_key, log)
     else:
         log, posterior = None, load_stored(path)
+        if isinstance(posterior, ContextPosterior):
+            raise ValueError(
+                f"{path} is a posterior in contexts, expected one of a single context (in Python: "
+                "bm.load(path).at(pattern), then bm.information.next_experiment)"
+            )
     space = posterior.space
     initial = initial_of(arguments, space, log)
     pairs, prices = (None, 1.0) if arguments.candidates is None else _candidates(arguments, space)

@@ -29,6 +29,7 @@ from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
     from bayes_mdp.inference import ConjugatePosterior, Mixture
+    from bayes_mdp.inference.context_posterior import ContextPosterior
     from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import Objective
     from bayes_mdp.utils.typing import InitialLike
@@ -122,7 +123,7 @@ def refuse_options(arguments: argparse.Namespace, names: Iterable[str], source: 
             raise ValueError(f"--{name.replace('_', '-')} is given with {source}, expected it with a log alone")
 
 
-def load_stored(path: str) -> "InferredPosterior":
+def load_stored(path: str) -> "InferredPosterior | ContextPosterior":
     """The posterior of a file.
 
     Args:

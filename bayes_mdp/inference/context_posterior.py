@@ -587,7 +587,7 @@ def _exact_sites(
         return None
     sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
     shapes = _site_shapes(prior, space)
-    if not shapes or any(np.shape(sites.get(name))[1:] != shape for name, shape in shapes.items()):
+    if not shapes or any(name not in sites or np.shape(sites[name])[1:] != shape for name, shape in shapes.items()):
         return None
     return {name: np.asarray(sites[name], np.float64) for name in shapes}
 

@@ -231,7 +231,7 @@ def _writer(header: dict[str, Json]) -> str:
 
 def _check_parts(posterior: object) -> None:
     """Arrays and sizes of a posterior fit each other; only shapes are computed."""
-    if not isinstance(posterior, Storable):
+    if not isinstance(posterior, Storable) or isinstance(posterior, ContextPosterior):
         raise ValueError(f"its root is a {type(posterior).__name__}")
     # The masks of a mixture's components have an axis of components: the space of the whole is checked.
     if not isinstance(posterior, PosteriorSamples):

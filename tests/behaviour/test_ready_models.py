@@ -1,5 +1,7 @@
 """The models that have a name: their likelihoods against loops over choices, and rivals that recover who made them."""
 
+from typing import Any, cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,15 +101,17 @@ def test_the_learning_curve_of_the_better_action():
     state, action = [[0, 1, 0, 1, 0, 0], [0, 0, 1, 0, 1, 0]], [[0, 1, 1, 0, 1, 1], [0, 1, 0, 1, 1, 1]]
     reward = np.asarray(action, float)
     log = bm.behaviour.ChoiceLog(state, action, reward, states=("cue", "rest"), actions=("left", "right"))
-    params = {"noise": np.full((2, 10, 2), 0.5)}
+    params: dict[str, Any] = {"noise": np.full((2, 10, 2), 0.5)}
     model = ready_model("win_stay_lose_shift", log)
     chains = bm.inference.Chains({"noise_line": np.zeros((2, 10, 2))})
     fitted = bm.behaviour.BehaviourPosterior(params, chains, model, log, "none")
     figure = bm.plots.plot_learning_curve(fitted, better={"cue": "right"}, num_blocks=4, num_draws=5)
-    share, chance = figure.axes[0].get_lines()
+    lines: Any = figure.axes[0].get_lines()
+    share, chance = lines
     np.testing.assert_allclose(share.get_ydata(), [0.0, 1.0, 1.0, 1.0])  # choices 1 to 4 of both in the state "cue"
     assert share.get_label() == "the better action" and chance.get_ydata()[0] == 0.5
     both = bm.plots.plot_learning_curve(fitted, better={"cue": "right", "rest": "left"}, num_blocks=1, num_draws=5)
-    assert both.axes[0].get_lines()[0].get_ydata()[0] == pytest.approx(8 / 12)
+    (share, *_) = cast(Any, both.axes[0].get_lines())
+    assert share.get_ydata()[0] == pytest.approx(8 / 12)
     with pytest.raises(ValueError, match=r"better\['cue'\] is 'up', expected one of 'left', 'right'"):
         bm.plots.plot_learning_curve(fitted, better={"cue": "up"})

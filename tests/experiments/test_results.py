@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -121,11 +122,11 @@ def test_a_posterior_shows_its_end_and_how_sure_it_is():
     listed = bm.infer(KEY, prior, data, space=StateActionSpace(2, 2, successors=lists, ends=True))
     for posterior in (dense, listed):
         figure = plot_posterior(posterior)
-        drawn = {axes.get_title(): axes for axes in figure.axes if axes.get_xlabel()}
+        drawn: dict[str, Any] = {axes.get_title(): axes for axes in figure.axes if axes.get_xlabel()}
         assert list(drawn) == [
             *(f"{words}\naction {a}" for words in ("P(next)",) for a in (0, 1)), "mean reward", "visits",
             *(f"sd of P(next)\naction {a}" for a in (0, 1)), "sd of the mean reward"]  # fmt: skip
-        draws = posterior.sample(KEY, (20_000,))
+        draws: Any = posterior.sample(KEY, (20_000,))
         draws = draws.to_dense() if posterior is listed else draws
         rows = np.concatenate([draws.transition_probs, np.asarray(draws.end_probs)[..., None]], axis=-1)
         for a in (0, 1):

@@ -1,3 +1,5 @@
+# pyright: reportOptionalSubscript=false, reportArgumentType=false, reportReturnType=false
+# pyright: reportPossiblyUnboundVariable=false
 """Random regressions of rows, and long importance sampling of each by hand, with nothing of the library.
 
 A program is random throughout: states, actions, whether episodes end; numbers and labels as covariates; a formula with

@@ -1,5 +1,6 @@
 """The page of subgroups: who should get what, tipping points, and labels that would break a page."""
 
+from collections.abc import Hashable
 from types import MappingProxyType
 
 import numpy as np
@@ -29,7 +30,7 @@ def decision(bad: str = "frail") -> SubgroupDecision:
         ContextSpace(1, 2, contexts=contexts), None, "exact", together=Tables(rows, np.zeros((2, 2, 1, 2)))
     )
     names = {ProductLabel((x,), (bad,)): x for x in ("no", "yes")}
-    verdicts = {
+    verdicts: dict[tuple[Hashable, ...], SubgroupVerdict] = {
         key: verdict(
             key, 0.75 if x == "no" else 0.25, {"drug": 1.176} if x == "no" else {}, drug=HIGH if x == "no" else LOW
         )

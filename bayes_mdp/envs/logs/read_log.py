@@ -282,9 +282,9 @@ def read_chunks(
     whole = ("every", "count", "reward_at", "subject", "covariates", "varying", "group")
     _refuse_whole(**{name: columns.get(name) for name in whole})
     for name in ("by_step", "allow_duplicates", "progress"):
-        if columns.get(name):
+        if value := columns.get(name):
             raise ValueError(
-                f"{name} is {described(columns[name])}, expected read_log(..., chunksize={chunksize}, {name}=...), "
+                f"{name} is {described(value)}, expected read_log(..., chunksize={chunksize}, {name}=...), "
                 "which counts the chunks: read_chunks leaves that to the caller"
             )
     roles = with_outcomes({role: columns.get(role) for role in ROLES}, columns.get("outcomes"))

@@ -202,7 +202,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
         (0, ("P(next)", "mean reward"), rows, mean.reward),
         (len(shown) + 2, ("sd of P(next)", "sd of the mean reward"), *(spread or (None, None))),
     ):
-        if probs is None:
+        if probs is None or rewards is None:
             continue
         for panel, a in zip(axes[first:], range(len(shown)), strict=False):
             across = _table(panel, probs[:, a], f"{words[0]}\naction {shorten(shown[a])}", "next state", outcomes)

@@ -2,7 +2,7 @@
 
 import warnings
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -509,7 +509,7 @@ def test_picks_from_chains_count_for_less_than_the_chains():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few draws are warned of
         posterior = bm.infer(jax.random.key(0), prior, data, space=space, method="nuts", sampler=sampler)
-    slowest = min(float(np.nanmin(each)) for each in posterior.chains.ess().values())
+    slowest = min(float(np.nanmin(each)) for each in cast(Any, posterior.chains).ess().values())
     few, many = (independent_draws(posterior, np.zeros(n), np.zeros(n, bool), 0.1) for n in (20, 10**6))
     assert few < 20 and many <= min(slowest, 120) and few < many
 
