@@ -318,7 +318,7 @@ def ordinal_rows(
 def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others go, and which event
     space: StateActionSpace,
     terms: str,
-    to: Float[AnyArray, "*C S A O"],
+    to: Float[AnyArray, "..."],
     *,
     event: Hashable = LEAVE,
     link: Literal["cloglog", "logit"] = "cloglog",
