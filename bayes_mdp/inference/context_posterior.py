@@ -714,9 +714,8 @@ def _places(some: Contexts, among: Contexts) -> np.ndarray:
     """The place of each context among others of the same covariates; -1: it is not there."""
     if some is among:
         return np.arange(len(some))
-    keys = [tuple(column.labels[i] for column in among.columns) for i in range(len(among))]
-    number = {key: i for i, key in enumerate(keys)}
-    return np.array([number.get(tuple(c.labels[i] for c in some.columns), -1) for i in range(len(some))])
+    number = {label: i for i, label in enumerate(among.labels)}
+    return np.array([number.get(label, -1) for label in some.labels])
 
 
 def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:

@@ -542,7 +542,7 @@ class Mixture(MixturePosterior):
         rows, rewards = self.components.transition_probs, self.components.reward_cells
         priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
         shared = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
-        return all(bool((x == x[:1]).all()) for x in shared)
+        return not any(map(varies, shared))
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.

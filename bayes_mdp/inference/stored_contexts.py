@@ -137,11 +137,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         stored.subjects,
         stored.process,
     )
-    alone = stored.space
-    masks = ("ends", "states", "actions", "legal", "support", "successors", "multiplicity", "unseen")
-    space = ContextSpace(
-        alone.n_states, alone.n_actions, contexts=contexts, **{name: getattr(alone, name) for name in masks}
-    )
+    space = ContextSpace.over(stored.space, contexts)
     full = (len(contexts), *space.shape, space.n_outcomes)
     for column in contexts.columns:
         _check(f"covariate {column.name!r}", np.shape(column.values), full[:1])

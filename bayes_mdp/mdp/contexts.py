@@ -119,7 +119,9 @@ class Contexts:
     @property
     def labels(self) -> tuple[ProductLabel, ...]:
         """The pattern of every context."""
-        return tuple(map(self.label, range(len(self))))
+        columns = [column.labels for column in self.columns]
+        rows = zip(*columns, strict=True) if columns else [()] * len(self)
+        return tuple(ProductLabel(map(plain, row), self.names) for row in rows)
 
     def table(self) -> "pd.DataFrame":
         """A row for each context: its covariates, `transitions` and, where they are known, `subjects`."""
@@ -280,8 +282,17 @@ class ContextSpace(StateActionSpace):
         Args:
             contexts: of the same covariates.
         """
-        alone = {name: getattr(self, name) for name in _FIELDS}
-        return ContextSpace(self.n_states, self.n_actions, contexts=contexts, **alone)
+        return ContextSpace.over(self, contexts)
+
+    @classmethod
+    def over(cls, space: StateActionSpace, contexts: Contexts) -> "ContextSpace":
+        """The space of an MDP in each of some contexts; of `alone` it is the way back.
+
+        Args:
+            space: of the MDP.
+            contexts: the distinct patterns of covariates.
+        """
+        return cls(space.n_states, space.n_actions, contexts=contexts, **{x: getattr(space, x) for x in _FIELDS})
 
     def design(self, terms: str, by: str | Sequence[str] | None = None) -> Design:
         """Columns of numbers for every (context, state, action), by a formula (see `bayes_mdp.mdp.design`).
@@ -362,8 +373,7 @@ class LoggedContexts:
                 f"horizon is {space.horizon} in a log with covariates, expected None: a step that rows depend on is a "
                 "varying covariate (process='known')"
             )
-        alone = {name: getattr(space, name) for name in _FIELDS}
-        return ContextSpace(space.n_states, space.n_actions, contexts=self.contexts, **alone)
+        return ContextSpace.over(space, self.contexts)
 
     def moved(self, transitions: Transitions, n_states: int) -> Transitions:
         """The transitions of the space of all contexts side by side.
