@@ -156,8 +156,6 @@ def decide_in_contexts(
     """
     from bayes_mdp.recommend import SubgroupOptions, decide_by_subgroup
 
-    for name in ("split", "min_count", "budget"):  # nobody has given what is 0 or empty
-        setattr(arguments, name, getattr(arguments, name) or None)
     refuse_options(arguments, _NOT_IN_DECIDE, "covariates")
     if arguments.criterion != "mean":
         raise ValueError(f"--criterion is {arguments.criterion!r} with covariates, where policies are named: leave it")

@@ -271,8 +271,6 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         raise ValueError(f"log is {arguments.log!r} with --draws {files[0]}, expected one of them")
     named = ("state", "action", "next_state", "reward", "outcomes", *LABELS, "known_reward")
     only_logs = (name for name in (*OF_A_LOG, *_NOT_WITH_DRAWS) if name not in named)
-    arguments.split = arguments.split or None  # nobody has given it
-    arguments.min_count = arguments.min_count or None
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
     objective = require_objective(arguments)
     axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}

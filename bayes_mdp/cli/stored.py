@@ -35,8 +35,14 @@ if TYPE_CHECKING:
     from bayes_mdp.utils.typing import InitialLike
 
 
-_NOT_GIVEN = {**dict.fromkeys(MISSING, ("error",)), "method": ("auto",), "decimal": (".",), "reward_at": ("step",)}
-"""What an option is where nobody has given it, if not None or False."""
+_NOT_GIVEN = {
+    **dict.fromkeys(MISSING, ("error",)),
+    "method": ("auto",),
+    "decimal": (".",),
+    "reward_at": ("step",),
+    "budget": ([],),
+}
+"""What an option is where nobody has given it, if not None, False or zero."""
 OF_A_LOG = (
     *ABOUT,
     "terms",

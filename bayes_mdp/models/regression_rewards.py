@@ -106,7 +106,7 @@ def logistic_rewards(
 
     Example:
         >>> space = bm.StateActionSpace(3, 2)
-        >>> numpyro = __import__("numpyro")
+        >>> import numpyro
         >>> numpyro.handlers.seed(lambda: bm.models.logistic_rewards(space, "state:action"), 0)().batch_shape
         (3, 2)
     """
@@ -142,7 +142,7 @@ def poisson_rewards(
 
     Example:
         >>> space = bm.StateActionSpace(3, 2)
-        >>> numpyro = __import__("numpyro")
+        >>> import numpyro
         >>> numpyro.handlers.seed(lambda: bm.models.poisson_rewards(space, "state"), 0)().batch_shape
         (3, 2)
     """

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
+from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.fitted import Fitted
@@ -93,7 +94,7 @@ class Consequence(NamedTuple):
 
     def __str__(self) -> str:
         """One sentence."""
-        interval = amounts(*np.quantile(self.gain, (0.025, 0.975)))
+        interval = amounts(*central_interval(self.gain))
         moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
         verdict = f"the answer changes {see('how-to/decide-from-a-log')}" if self.stops else "the answer stays"
         doubt = f", {self.confidence:g} up to Monte Carlo error" if self.in_doubt else ""

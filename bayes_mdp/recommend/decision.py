@@ -12,6 +12,7 @@ from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.budgets import ShadowPrice, Spending
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
+from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.inference.fitted import Fitted
@@ -62,8 +63,8 @@ class Candidate:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the gain: the posterior's, widened by `spread`."""
-        low, high = np.quantile(self.improvement.gain, (0.025, 0.975))
-        return self.mean + self.spread * float(low - self.mean), self.mean + self.spread * float(high - self.mean)
+        low, high = central_interval(self.improvement.gain)
+        return self.mean + self.spread * (low - self.mean), self.mean + self.spread * (high - self.mean)
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from html import escape
 
-import numpy as np
-
+from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.recommend.in_words import reward_in_words, value_in_words
 from bayes_mdp.recommend.page import folded, gains_figure, html_page, pairs_table, versions
 from bayes_mdp.recommend.subgroups import SubgroupDecision, SubgroupVerdict
@@ -77,9 +76,8 @@ def _gains(every: dict[str, SubgroupVerdict]) -> dict[str, tuple[float, tuple[fl
     gains = {}
     for who, verdict in every.items():
         for name, improvement in verdict.improvements.items():
-            low, high = np.quantile(improvement.gain, (0.025, 0.975))
             shown = f"{name}, {who}" if len(verdict.improvements) > 1 else who
-            gains[shown] = (float(improvement.gain.mean()), (float(low), float(high)))
+            gains[shown] = (float(improvement.gain.mean()), central_interval(improvement.gain))
     return gains
 
 
@@ -91,7 +89,7 @@ def _verdicts(every: dict[str, SubgroupVerdict]) -> str:
             answer = "recommended" if verdict.recommended == name else "no" if verdict.recommended else "abstain"
             factor = verdict.tipping.get(name)
             hidden = "-" if factor is None else "none" if factor == float("inf") else f"{max(factor, 1.0):.3g}"
-            interval = amounts(*np.quantile(improvement.gain, (0.025, 0.975)))
+            interval = amounts(*central_interval(improvement.gain))
             rows += (
                 f'<tr><td class="words">{escape(who)}</td>\n<td>{verdict.share:.3g}</td>\n'
                 f'<td class="words">{escape(name)}</td>\n<td>{amount(improvement.gain.mean(), 4)}</td>\n'

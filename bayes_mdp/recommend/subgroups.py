@@ -24,6 +24,7 @@ from bayes_mdp.decisions.for_whom import (
     shares_within,
     values_in_contexts,
 )
+from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
@@ -76,7 +77,7 @@ class SubgroupVerdict:
         name = self.lead
         improvement = self.improvements[name]
         gain = improvement.gain
-        worth = f"gain {amount(gain.mean())}, 95 % interval {amounts(*np.quantile(gain, (0.025, 0.975)))}"
+        worth = f"gain {amount(gain.mean())}, 95 % interval {amounts(*central_interval(gain))}"
         sure = f"P(no worse) {improvement.prob:.3f}"
         if self.recommended is None:
             return f"{self.pattern}: abstain; {name!r}: {worth}, {sure}, {improvement.confidence:.3g} was asked for"

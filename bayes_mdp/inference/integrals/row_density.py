@@ -122,8 +122,8 @@ class RowDensity:
         """
         shape = self.mean.shape
         b = points.reshape(len(points), *shape)
-        away = (b - self.mean) / self.sd
-        prior = 0.5 * (away**2).sum((1, 2)) + self._log_constant
+        deviation = (b - self.mean) / self.sd
+        prior = 0.5 * (deviation**2).sum((1, 2)) + self._log_constant
         at_once = max(1, NUMBERS // (self._block * shape[1]))
         at_once = min(at_once, 1 << (len(points) - 1).bit_length())
         sums = np.zeros(-(-len(points) // at_once) * at_once)
@@ -134,9 +134,9 @@ class RowDensity:
                 part = filled[first : first + at_once].transpose(1, 2, 0).reshape(shape[0], -1)
                 tame = self._all_used and bool((self._largest @ np.abs(part)).max() < TAME)
                 for start in range(0, len(self._columns), self._block):
-                    here = slice(start, start + self._block)
-                    given = self._columns[here], self._number[here], self._used[here], part
-                    normalisers = _normalisers(*given, softmax=self._softmax, tame=tame)
+                    block = slice(start, start + self._block)
+                    cell_block = self._columns[block], self._number[block], self._used[block], part
+                    normalisers = _normalisers(*cell_block, softmax=self._softmax, tame=tame)
                     sums[first : first + at_once] += np.asarray(normalisers)
         return sums[: len(points)] - np.einsum("npk,pk->n", b, self._linear) + prior
 
@@ -148,26 +148,26 @@ class RowDensity:
         """
         shape = self.mean.shape
         b = point.reshape(shape)
-        away = (b - self.mean) / self.sd
-        height = 0.5 * (away**2).sum() + self._log_constant - (b * self._linear).sum()
-        gradient = away / self.sd - self._linear
+        deviation = (b - self.mean) / self.sd
+        height = 0.5 * (deviation**2).sum() + self._log_constant - (b * self._linear).sum()
+        gradient = deviation / self.sd - self._linear
         hessian = np.zeros((*shape, *shape))
         width, outcomes = shape
         for start in range(0, len(self._columns), STEEP):
-            here = slice(start, start + STEEP)
-            columns, number, used = self._columns[here], self._number[here], self._used[here]
+            block = slice(start, start + STEEP)
+            columns, number, used = self._columns[block], self._number[block], self._used[block]
             sums, chance = _chances(columns @ b, used, self._softmax)
             height += float((number * sums).sum())
             gradient += columns.T @ (number * chance)
             for k in range(outcomes):
-                for other in range(k, outcomes if self._softmax else k + 1):
+                for second in range(k, outcomes if self._softmax else k + 1):
                     # n p (1 - p) on the diagonal, - n p_k p_l beside it.
                     weight = number[:, k if number.shape[1] > 1 else 0] * chance[:, k]
-                    weight = weight * ((1.0 - chance[:, k]) if other == k else -chance[:, other])
+                    weight = weight * ((1.0 - chance[:, k]) if second == k else -chance[:, second])
                     part = columns.T @ (weight[:, None] * columns)
-                    hessian[:, k, :, other] += part
-                    if other != k:
-                        hessian[:, other, :, k] += part
+                    hessian[:, k, :, second] += part
+                    if second != k:
+                        hessian[:, second, :, k] += part
         flat = hessian.reshape(width * outcomes, -1)
         flat[np.diag_indices(len(flat))] += self.sd.ravel() ** -2.0
         return float(height), gradient.ravel(), flat
