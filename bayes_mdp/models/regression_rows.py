@@ -337,8 +337,8 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
     Args:
         space: of the rows, with contexts or without.
         terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
-        to: rows of `logit_rows`, `ordinal_rows` or another law, whose probability of the event (of staying, where the
-            event is to leave) is left out.
+        to: rows [C S A O], or what broadcasts to them, of `logit_rows`, `ordinal_rows` or another law, whose
+            probability of the event (of staying, where the event is to leave) is left out.
         event: "leave", or the label of an outcome.
         link: "cloglog" (proportional hazards) or "logit".
 
