@@ -57,7 +57,7 @@ TASKS = (
         "decisions.bayes_optimal recommend.write_report verification.interval_mdp",
     ),
     _task(
-        "Value information",
+        "Value of information",
         "What more data are worth, and what strategies cost and bring.",
         "information.next_experiment information.evpi information.evppi information.evsi information.PolicyStudy "
         "information.expected_regret information.probability_optimal information.net_benefit_of_sampling "
@@ -84,7 +84,7 @@ TASKS = (
         "planning.policy_chain mdp.unroll",
     ),
     _task(
-        "Explain people",
+        "People's choices",
         "How people learn, from their choices.",
         "behaviour.read_choices behaviour.two_step_log behaviour.ready_model behaviour.fit behaviour.TwoStep "
         "behaviour.LearnerChoices behaviour.PlannerChoices behaviour.Parameter behaviour.simulate "

@@ -158,3 +158,13 @@ def test_a_function_has_eight_arguments_at_most():
     numbers = {name.removeprefix("bayes_mdp."): len(inspect.signature(f).parameters) for name, f in functions.items()}
     assert {name for name, number in numbers.items() if number > 8} == set(MANY)
     assert sum(number == 8 for number in numbers.values()) <= 11
+
+
+@pytest.mark.parametrize(("chosen", "level"), [(None, "3"), ("0", "0")])
+def test_alarms_of_the_compiler_are_off_unless_asked_for(chosen, level):
+    """Set before JAX is loaded, which reads it then; what a user has chosen stays."""
+    env = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    env |= {} if chosen is None else {"TF_CPP_MIN_LOG_LEVEL": chosen}
+    code = "import os, sys, bayes_mdp; print(os.environ['TF_CPP_MIN_LOG_LEVEL'], 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [level, "False"]

@@ -47,6 +47,7 @@ from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import check_file, check_folder
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
 if TYPE_CHECKING:
@@ -397,11 +398,12 @@ def compare(
     if options.regret is not None:
         raise ValueError(f"options.regret is {options.regret!r}, expected None: scores are of the rewards received")
     check_executor(executor)
-    options = replace(options, progress=False)
+    show, options = options.progress, replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
     cells = Cells(None if path is None else folder_of(path), attributes, executor)
-    played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
+    with stage("compare", show=show):
+        played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
     result = _to_dataset(players, tasks, levels, played)
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
     result.attrs = {"format": COMPARE_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}

@@ -58,7 +58,7 @@ from bayes_mdp.planning.solve import refuse_improper
 from bayes_mdp.random import fused_key
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.progress import Progress, stage
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -170,11 +170,12 @@ def run(
         check_file(f"{path}.partial")
     check_agent(agent)
     check_objective(objective)
-    if case.in_episodes:
-        result = run_episodes(case, path)
-    else:
-        _require_listed_states(env)
-        result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
+    with stage("run", show=options.progress):
+        if case.in_episodes:
+            result = run_episodes(case, path)
+        else:
+            _require_listed_states(env)
+            result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
         save_result(result, path)
     return result

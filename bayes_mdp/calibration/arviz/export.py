@@ -50,6 +50,7 @@ from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, names_of_lists, ou
 from bayes_mdp.mdp.labels import labels as coordinate_labels
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_count, check_name
 
 GROUPS = (
@@ -520,7 +521,8 @@ def to_arviz(
     key = key_or_first(key)
     present = contents(posterior, data, log_likelihood)
     builder, groups = _builder_that_fits(posterior, num_draws, key, present, log_likelihood)
-    made = {name: getattr(builder, name)() for name in groups}
+    with stage("to_arviz"):
+        made = {name: getattr(builder, name)() for name in groups}
     return as_tree(made)
 
 
