@@ -103,6 +103,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         """Mean rewards, where they are known; None: they are not."""
         if self.rewards.law is not None:
             return None
+        # Known if all draws agree.
         rewards_by_draw = np.asarray(self.rewards.known)
         return None if (rewards_by_draw != rewards_by_draw[:1]).any() else rewards_by_draw[0]
 
@@ -144,6 +145,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             k: number of the draw.
         """
         del key
+        # Draw k has its tables ready: no further randomness.
         return Law(*jax.tree.map(lambda x: jnp.asarray(x)[k], (self.transition_probs, self.rewards)))
 
     def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
@@ -199,6 +201,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
     def _mdp(self, rows: Float[AnyArray, "*H S A O"], rewards: RewardTable) -> MDP | SparseMDP:
+        # E[r | s, a] = sum_o p(o) r(o) where rewards depend on the outcome.
         reward = (rows * rewards.mean).sum(-1) if rewards.by_outcome else rewards.mean
         return to_mdp(MDPSpec(rows, reward), self.space)
 
@@ -209,6 +212,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             ValueError: as `mdps`.
         """
         check_mean(self.rewards, self.space, draws=True)
+        # One index for rows and rewards: a draw is a whole hypothesis.
         index = jax.random.categorical(key, jnp.asarray(self.log_weights), shape=sample_shape)
         make = self._mdp
         for _ in sample_shape:
@@ -223,6 +227,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         """
         del key, num_draws
         check_mean(self.rewards, self.space, draws=True)
+        # The draws of a sampled posterior are points: its rows are known once the draw is.
         rows = lazy_draws(jnp.asarray(self.transition_probs), lazy_successors(self.space))
         mean = jax.vmap(lambda table: table.mean)(self.rewards)
         if self.rewards.law is None:
