@@ -369,7 +369,7 @@ def _from_prior(
     def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
             prior(space)
-        # Levels of the states' rows by group of equal possible outcomes; scalars are what is diagnosed.
+        # Levels (to end or not, to stay or move, to which state) make up the rows of the states; scalars are diagnosed.
         latent = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
         levels = {name: latent[f"state_{name}"] for name in groups.levels}
         scalars = {name: x for name, x in latent.items() if name.startswith(("concentration", "usage", "state_conc"))}
