@@ -192,6 +192,7 @@ def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
     """
     if isinstance(replan, str) and replan in WORDS:
         return WORDS[replan]()
+    # True is no number of steps.
     if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool) and replan >= 1:
         return EverySteps(int(replan))
     # A class has the members of its objects: `Doubling` in place of `Doubling()` is refused below.
