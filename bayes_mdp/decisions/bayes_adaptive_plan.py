@@ -87,8 +87,8 @@ class BayesAdaptivePlan(eqx.Module):
     _repr_html_ = as_html
 
     def layout(self) -> Section:
-        # Most tried first: the search has put its trust there.
         """The action, what was searched, and a row for each action that was tried."""
+        # Most tried first: the search has put its trust there.
         names = self.space.action_names
         rows = [
             (str(names[a]), f"{self.q[a]:.5g} +- {self.standard_error[a]:.2g}", str(self.visits[a]))

@@ -392,8 +392,8 @@ def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"] | None
 def _dense(
     successor: Int[np.ndarray, "N Q K"], probs: Float[np.ndarray, "N Q K"], n_states: int
 ) -> Float[np.ndarray, "N Q S"]:
-    # A flat place for each (draw, pair, next state): one bincount adds duplicates.
     """Rows from lists of successors; one that is listed twice has both probabilities."""
+    # A flat place for each (draw, pair, next state): one bincount adds duplicates.
     size = successor.shape[:-1]
     place = np.arange(math.prod(size)).reshape(size)[..., None] * n_states + successor
     return np.bincount(place.ravel(), probs.ravel(), math.prod(size) * n_states).reshape(*size, n_states)

@@ -319,8 +319,8 @@ def row_variance_factor(belief: object, who: str) -> Pairs:
         raise ValueError(
             f"{who} needs the concentrations of Dirichlet rows, which a {type(belief).__name__} has not ({error}): use "
             "a posterior in closed form (infer with method='exact'), or PSRL"
-            # 1 / (c0 + 1) is no posterior of a mixture, but its mean measures how well rows are known on average.
         ) from error
+    # 1 / (c0 + 1) is no posterior of a mixture, but its mean measures how well rows are known on average.
     return tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
 

@@ -313,8 +313,8 @@ class Alternates(TablePolicy):
         return jnp.where(jax.random.uniform(key) < self.prob, explore, real)
 
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
-        # The two greedy actions may be the same: their probabilities add up.
         """Log-probability, exact."""
+        # The two greedy actions may be the same: their probabilities add up.
         explore, real = self._best(state, step)
         return jnp.log(self.prob * (action == explore) + (1.0 - self.prob) * (action == real))
 

@@ -219,7 +219,6 @@ class OptimalTemperature(eqx.Module):
     """The solution of problem (11) of [KL21].
 
     Args:
-        # The same formula for numbers and for traced arrays; `log A` is a constant.
         tau: the optimal temperature; 0 where no bonus is left (`k` is then the optimal q of the mean MDP).
         objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
         gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
@@ -573,7 +572,6 @@ class KLearning(eqx.Module):
 
     Args:
         temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
-            # One transition to a single state, so that the values are those of the bandit.
             plan from 1 on; or a number (an array leaf, so that sweeps vmap over it).
         bonus, span, noise: as in `k_values`. `span`, where given, also replaces L in the L^2 of the schedule.
         num_states: S of the schedule, the states of all steps together; None: steps times states.

@@ -608,8 +608,8 @@ class CovarianceThompson(UsesRows):
     def policy(
         self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
-        # A plan on a cyclic chain uses independent copies: a heuristic that is said in `validity`.
         """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
+        # A plan on a cyclic chain uses independent copies: a heuristic that is said in `validity`.
         del mean
         answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
         q, covariance = answer.q_mean, answer.q_covariance

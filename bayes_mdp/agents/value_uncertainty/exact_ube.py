@@ -312,8 +312,8 @@ def next_pair_variance(
 
 
 def _merge(one: Terms, other: Terms) -> Terms:
-    # Chan, Golub and LeVeque's update for means.
     """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
+    # Chan, Golub and LeVeque's update for means.
     # An empty chunk has share zero: nothing changes.
     share = other.number / (one.number + other.number)
     return Terms(

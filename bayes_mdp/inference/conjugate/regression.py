@@ -270,8 +270,8 @@ class RegressionRewards(Rewards):
         return self._add(x, precision, residual, weight, 0.0), xp.sum(0.5 * weight * xp.log(precision))
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RegressionRewards", RealScalar]:
-        # Counts suffice: n rewards of mean m and scatter ss are n rewards at m, plus ss.
         """The belief after moments of rewards in every cell."""
+        # Counts suffice: n rewards of mean m and scatter ss are n rewards at m, plus ss.
         count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
         x, precision, residual = self._residual(tuple(xp.indices(self.shape)), mean)
         # n rewards of one cell are one row of n times its precision, plus their scatter.
