@@ -15,10 +15,10 @@ from bayes_mdp.decisions.host_optima import (
     action_values,
     backward,
     best_policies,
-    improved_policies,
     episodic_occupancy,
     episodic_values,
     expected_values,
+    improved_policies,
     pair_time,
 )
 from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, solve, values_and_time
