@@ -90,7 +90,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "furo"
 html_title = f"bayes_mdp {release}"
 html_static_path: list[str] = []
-html_search_scorer = "search_scorer.js"
+html_search_scorer = str(DOCS / "search_scorer.js")
 
 write_api_pages(DOCS / "reference" / "api")
 write_paper_tables(DOCS / "papers" / "tables", stored=DOCS.parent / "reproductions" / "stored")
