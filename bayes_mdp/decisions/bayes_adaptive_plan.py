@@ -93,6 +93,7 @@ class BayesAdaptivePlan(eqx.Module):
         rows = [
             (str(names[a]), f"{self.q[a]:.5g} +- {self.standard_error[a]:.2g}", str(self.visits[a]))
             for a in np.argsort(-self.visits, kind="stable")
+            # An action that was never tried has no mean to show.
             if self.visits[a]
         ]
         situation = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
@@ -247,6 +248,7 @@ def plan_bayes_adaptive(
         objective,
         space,
         # The tree is full if it holds all nodes and more simulations than nodes were played.
+        # Every simulation adds one node at most, so that a full tree was cut short.
         bool(answer.num_nodes == nodes and nodes <= answer.visits.sum()),
         untried_rewards(belief),
     )
@@ -276,7 +278,6 @@ def _search(
     with jax.enable_x64(True):
         arrays = jax.tree.map(np.asarray, belief.lazy_belief(key_draws, options.num_draws, options.reward_bins))
     horizon = objective.horizon if isinstance(objective, Episodic) else None
-    # Discount 1 under a horizon.
     discount = float(np.asarray(step_discount(objective)))
     return Search(
         arrays,

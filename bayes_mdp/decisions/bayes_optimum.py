@@ -616,7 +616,7 @@ def _action_values(
         branches = problem.branches(step, state, action)
         # The last step with rewards of the pair: the outcome does not matter.
         if step == problem.horizon - 1 and not problem.by_outcome:
-            return branch_value(branches[0])  # whatever the outcome
+            return branch_value(branches[0])
         counters = problem.row_counters(step, state, action)
         if not counters:
             # A known row: sum over outcomes of probability times value.
