@@ -266,7 +266,8 @@ def _state_values(
     # nan of pairs that the fixed part never takes must not spread.
     known = jnp.where(fixed > 0, q, 0.0)
     best = jnp.max(jnp.where(free, q, -jnp.inf), -1)
-    return jnp.sum(fixed * known, -1) + jnp.where(mass > 0, mass * jnp.where(mass > 0, best, 0.0), 0.0)
+    # Where no probability is left there may be no free action: -inf times zero is no number.
+    return jnp.sum(fixed * known, -1) + mass * jnp.where(mass > 0, best, 0.0)
 
 
 @eqx.filter_jit
