@@ -64,6 +64,7 @@ class Candidate:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the gain: the posterior's, widened by `spread`."""
         low, high = central_interval(self.improvement.gain)
+        # Widened about the mean.
         return self.mean + self.spread * (low - self.mean), self.mean + self.spread * (high - self.mean)
 
     @property
@@ -130,6 +131,7 @@ def lead_of(candidates: Mapping[str, Candidate]) -> str | None:
     Args:
         candidates: by name.
     """
+    # Of those that nothing speaks against the largest gain; else the one that is surest.
     free = [name for name, candidate in candidates.items() if not candidate.reasons]
     if free:
         return max(free, key=lambda name: candidates[name].mean)
@@ -202,6 +204,7 @@ class Decision:
         return self.choice.shadow_prices
 
     @property
+    # Spending of the policy in question, then of practice.
     def budget_lines(self) -> tuple[str, ...]:
         """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
         spent = {} if self.lead is None else self.candidates[self.lead].spending
@@ -262,6 +265,7 @@ class Decision:
     @property
     def plainly(self) -> str:
         """The answer for who does not want figures of probability, in two sentences."""
+        # Costs are minus values.
         baseline = self.comparison.values[BASELINE].mean
         today = f"costs {amount(-baseline)}" if self.costs else f"is worth {amount(baseline)}"
         first = f"Today's practice {today} on average ({self.unit})."
@@ -288,6 +292,7 @@ class Decision:
         if self.recommended:
             return f"change to {name}: it {self.verb} {candidate.worth}"
         improvement = candidate.improvement
+        # The first reason that applies, from the most to the least basic.
         if not improvement.accepted:
             worse = f"{name} {self.verb} {candidate.worth}, and is no worse with probability {improvement.prob:.3f}"
             required = f"{improvement.confidence:.3g} was asked for"
@@ -392,6 +397,7 @@ class Decision:
     def _candidate_table(self) -> Table:
         """A row for each candidate, the largest gain first."""
         rows = []
+        # The largest gain first.
         for name, candidate in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
             tried, share = candidate.fewest, candidate.prior_share
             rest = "-" if tried is None else f"{tried:g}", "-" if share is None else f"{share:.2g}"
@@ -409,6 +415,7 @@ def hidden_causes(factor: float) -> str:
         factor: as `bayes_mdp.decisions.tipping_point` returns it.
     """
     known = "rewards are taken as they are"
+    # An infinite factor: next states do not matter.
     if factor == float("inf"):
         return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
     strength = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
