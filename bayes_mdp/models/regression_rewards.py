@@ -21,8 +21,8 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.regression_rows import keep_law, predictors, read_case
 from bayes_mdp.utils.validation import check_number, check_type
 
-WORD = ("reward",)
-"""What the one column of coefficients is of."""
+COLUMNS = ("reward",)
+"""What each column of coefficients is of: there is one, of the reward."""
 
 
 def linear_rewards(
@@ -167,9 +167,9 @@ def _predictor(
 ) -> Float[Array, "*C S A"]:
     """The linear predictor of a reward law, which is recorded by it."""
     case = read_case(space, terms, by, group, standardise, name, centred=True, of_rows=False)
-    eta, prior = predictors(case, WORD, coefficients, shrink)
+    eta, prior = predictors(case, COLUMNS, coefficients, shrink)
     # One column of coefficients; its axis goes.
-    return keep_law(kind, case, eta[..., 0], WORD, "", prior, (), None)
+    return keep_law(kind, case, eta[..., 0], COLUMNS, "", prior, (), None)
 
 
 def _is_positive(support: Any) -> bool:
