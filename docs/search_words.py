@@ -7,14 +7,16 @@ by `search_scorer.js`.
 import re
 
 SEARCH_WORDS = {
+    "gallery": "plot, picture, figure, two-armed bandit",
     "how-to/budgets": "budget, cost, constraint",
+    "how-to/check-a-posterior": "r-hat, effective sample size, convergence, predictive check",
     "how-to/check-your-own-prior": "SBC, simulation-based calibration, rank test",
     "how-to/compare-policies": "credible interval, off-policy evaluation, which policy is better",
     "how-to/continue-after-a-kill": "resume, checkpoint, crash",
     "how-to/covariates": "subgroup, patient characteristics, regression, context",
     "how-to/decide-from-a-log": "confounding, safe policy improvement, change of practice",
     "how-to/draws-of-other-tools": "Stan, PyMC, posterior samples",
-    "how-to/fit-learners-to-people": "two-armed bandit, learning rate, Q-learning, subjects, parameter recovery",
+    "how-to/fit-learners-to-people": "learning rate, Q-learning, subjects, parameter recovery",
     "how-to/gymnasium": "gymnasium, gym, my own environment",
     "how-to/inverse-reinforcement-learning": "IRL, unknown rewards",
     "how-to/large-logs": "big data, out of memory, parquet",
@@ -32,6 +34,7 @@ SEARCH_WORDS = {
     "how-to/which-check": "model criticism, diagnostics",
     "how-to/which-prior": "choose a prior, default prior",
     "how-to/write-an-agent": "custom agent, my own agent",
+    "reference/versions": "version, compatibility",
 }
 """Page -> words, with commas between them."""
 
