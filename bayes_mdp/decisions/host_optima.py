@@ -366,17 +366,32 @@ def best_policies(
         objective: of the values.
         policy: action probabilities of a policy to start from, such as one that is optimal in an MDP like the draws.
     """
-    if isinstance(objective, Episodic):
-        return _backward_induction(rows, drawn, objective)
-    # All draws are improved together; the few that do not settle, or whose bound is infinite, go to the planner singly.
-    choices = Choices(rows, *drawn)
-    answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
-    open_draws = ~stable | ~np.isfinite(answer.values.gap)
+    # All draws are improved together; the few that do not settle go to the planner singly.
+    answer = improved_policies(rows, drawn, objective, policy)
     # JAX, one draw at a time: rare, and slow.
-    for n in np.flatnonzero(open_draws):
+    for n in np.flatnonzero(~np.isfinite(answer.values.gap)):
         answer = _with_plan(answer, int(n), rows, drawn, objective)
         if not np.isfinite(answer.values.gap[n]):
             break
+    return answer
+
+
+def improved_policies(
+    rows: PairRows, drawn: Drawn, objective: Objective, policy: Float[np.ndarray, "S A"] | None = None
+) -> Optima:
+    """The best policy of every draw, where NumPy alone settles it; the bound of another draw is infinite.
+
+    Args:
+        rows, drawn, objective, policy: as of `best_policies`.
+    """
+    if isinstance(objective, Episodic):
+        return _backward_induction(rows, drawn, objective)
+    choices = Choices(rows, *drawn)
+    answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
+    answer = answer._replace(values=answer.values._replace(gap=np.where(stable, answer.values.gap, np.inf)))
+    unsettled = ~np.isfinite(answer.values.gap)
+    if isinstance(objective, AverageReward) and unsettled.any():
+        answer = _with_lazy_sweeps(answer, choices, unsettled)
     return answer
 
 
@@ -438,6 +453,55 @@ def _policy_iteration(
             part, guess = part.take(moved) if not moved.all() else part, np.where(np.isfinite(v), v, 0.0)[moved]
     stable = ~going & np.isfinite(values).all(-1)
     return _with_bound(choices, objective, values, q, chosen), stable
+
+
+_LAZY_SWEEPS, _PATIENCE, _LAZINESS = 16, 20, 0.5
+
+
+def _with_lazy_sweeps(answer: Optima, choices: Choices, draws: Bool[np.ndarray, " N"]) -> Optima:
+    """The answer with that of some draws by relative value iteration (the method of `bayes_mdp.planning.average`).
+
+    Policy iteration is at a loss where a policy on its way has several recurrent classes: it has no single gain, and
+    its equations are singular. Sweeps with the maximum need no policy; their span never grows.
+    """
+    part = choices.take(draws)
+    values = np.zeros((len(part.probs), choices.rows.n_states))
+    narrowest = np.full(len(values), np.inf)
+    stalls = np.zeros(len(values), int)
+    with np.errstate(all="ignore"):
+        for _ in range(_ITERATIONS):
+            for _ in range(_LAZY_SWEEPS):
+                # The lazy chain stays with probability 1/2: it has the same policies, half the gain, and no period.
+                values = values + _LAZINESS * (part.best(part.action_values(values, 1.0)) - values)
+                values = values - values[:, :1]
+            change = part.best(part.action_values(values, 1.0)) - values
+            # A Howard step: the exact relative values of the greedy policy, kept where they narrow the span.
+            chains = part.chains(part.first_best(part.action_values(values, 1.0)))
+            exact = solve(chains, 1.0, chains.reward, anchored=True)
+            exact = exact - exact[:, :1]
+            exact_change = part.best(part.action_values(exact, 1.0)) - exact
+            narrower = np.ptp(exact_change, axis=-1) < np.ptp(change, axis=-1)  # false for nan
+            values = np.where(narrower[:, None], exact, values)
+            span = np.where(narrower, np.ptp(exact_change, axis=-1), np.ptp(change, axis=-1))
+            scale = chains.size + np.abs(values).max(-1)
+            stalls = np.where(span > 0.99 * narrowest, stalls + 1, 0)
+            narrowest = span
+            settled = (span <= 4 * _EPS * scale) | ((span <= 64 * _EPS * scale) & (stalls > 0))
+            if (settled | (stalls >= _PATIENCE)).all():
+                break
+        q = part.action_values(values, 1.0)
+    second = _with_bound(part, AverageReward(), values, q, part.first_best(q))
+
+    def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        together = old.copy()
+        together[draws] = new
+        return together
+
+    return Optima(
+        Values(joined(answer.values.first, second.values.first), joined(answer.values.gap, second.values.gap)),
+        joined(answer.q, second.q),
+        joined(answer.chosen, second.chosen),
+    )
 
 
 def _with_bound(

@@ -110,7 +110,7 @@ def program_with_choices(prior: Prior, choices: Softmax, counts: Float[Any, "S A
 
 def prior_with_choices(
     prior: Prior,
-    choices: Softmax | None,
+    choices: Softmax,
     data: Transitions | Log | Counts | FoldedLog | None,
     space: StateActionSpace,
     method: str | Method,
@@ -120,15 +120,13 @@ def prior_with_choices(
 
     Args:
         prior, space, method, sampler: as of `infer`.
-        choices: as of `infer`; None: nothing is changed.
+        choices: as of `infer`.
         data: whose pairs are the choices.
 
     Raises:
         ValueError: no data; a space with a horizon; episodes, which would need the step of each row; a route in closed
             form; hours of planning. TypeError: `choices` is no `Softmax`.
     """
-    if choices is None:
-        return prior, method
     if not isinstance(choices, Softmax):
         raise TypeError(f"choices is a {type(choices).__name__}, expected Softmax(...) or None")
     if data is None:

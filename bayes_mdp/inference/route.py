@@ -221,8 +221,8 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    # `choices` makes a prior in which the actions of the log are evidence too (an expert acted).
-    prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
+    if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
+        prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     with stage("infer (which route)"):
         # What a ready prior is needs no proof. It observes nothing itself.
         belief, fit = _ready_fit(prior, space, method)

@@ -10,7 +10,7 @@ beliefs can hold (an unseen cause of actions and outcomes, rewards that are miss
 show.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -93,13 +93,30 @@ class Consequence(NamedTuple):
             return "what the log did depends on the step of the episode, given the state"
         return "the prior weighs much" if self.check == SHARE else f"the check {self.check!r} failed"
 
-    def __str__(self) -> str:
-        """One sentence."""
+    @property
+    def answer(self) -> str:
+        """What the other belief says, in words."""
         interval = amounts(*central_interval(self.gain))
         moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
         verdict = f"the answer changes {see('how-to/decide-from-a-log')}" if self.stops else "the answer stays"
         doubt = f", {self.confidence:g} up to Monte Carlo error" if self.in_doubt else ""
-        return f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}{doubt}: {verdict}"
+        return f"{self.belief} {moved}, P(no worse) {self.prob:.3f}{doubt}: {verdict}"
+
+    def __str__(self) -> str:
+        """One sentence."""
+        return f"{self.what}; {self.answer}"
+
+
+def sentences(told: Iterable[Consequence]) -> list[str]:
+    """Consequences in words; checks that have the same one are named together.
+
+    Args:
+        told: of one policy.
+    """
+    causes: dict[str, list[str]] = {}
+    for consequence in told:
+        causes.setdefault(consequence.answer, []).append(consequence.what)
+    return [f"{' and '.join(whats)}; {answer}" for answer, whats in causes.items()]
 
 
 class Question(NamedTuple):

@@ -17,7 +17,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
-from bayes_mdp.recommend.consequences import Consequence
+from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
@@ -70,7 +70,7 @@ class Candidate:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not recommended; empty: it is worth recommending."""
-        return (*self.doubts, *(str(consequence) for consequence in self.consequences if consequence.stops))
+        return (*self.doubts, *sentences(consequence for consequence in self.consequences if consequence.stops))
 
     @property
     def worth(self) -> str:
@@ -328,7 +328,7 @@ class Decision:
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
-        notes += [str(consequence) for consequence in weighed if not consequence.stops]
+        notes += sentences(consequence for consequence in weighed if not consequence.stops)
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]
             notes.append(f"checks passed: {', '.join(silent) or 'none'}")

@@ -189,7 +189,7 @@ class GroupBuilder:
         # Numbers in float32 but for rewards, in bytes.
         probs = math.prod((*space.shape, space.n_outcomes))
         reward = 16 * (probs if self._reference.rewards_by_outcome else math.prod(space.shape))
-        # # Transitions that are known one by one; sums have a replicate for each cell.
+        # Transitions that are known one by one; sums have a replicate for each cell.
         number = 0 if rows is None else rows.outcome.size
         replicate = 4 * probs + reward if rows is None else 8 * number
         # The values of the sites beside the tables, in float64.
@@ -230,14 +230,14 @@ class GroupBuilder:
     def _own_attributes(self) -> dict[str, str | float]:
         """How the posterior was inferred."""
         posterior = self._posterior
-        # # The evidence goes along where the route knows it.
+        # The evidence goes along where the route knows it.
         attributes: dict[str, str | float] = {"inference_method": posterior.method}
         if posterior.known_log_evidence is not None:
             attributes["log_evidence"] = posterior.known_log_evidence
         return attributes
 
     def posterior(self) -> xr.Dataset:
-        # # What is missing, and why, goes along as attributes.
+        # What is missing, and why, goes along as attributes.
         made = self._sample_dataset(self._parameters(self._draws, self._run), self._draws.run)
         left_out = [f"{name}: {why}" for name, why in self._contents.left_out.items()]
         return made.assign_attrs(left_out=left_out) if left_out else made
@@ -249,7 +249,7 @@ class GroupBuilder:
     def log_prior(self) -> xr.Dataset:
         draws = self._draws
         if self._program is None:
-            # # Without a program, rows and rewards are one term each.
+            # Without a program, rows and rewards are one term each.
             sums = log_prior_of_closed_form(self._posterior, draws)
             return self._sample_dataset(sums, draws.run, dict.fromkeys(sums, ()))
         # Which of the densities have no parents, for sensitivity to the prior.
@@ -288,7 +288,7 @@ class GroupBuilder:
         constants = {"visit_counts": self._cells.transition_counts.sum(-1)}
         if self._reference.reward_law is not None:
             constants["reward_count"] = self._cells.rewards.count
-        # # Rewards that the prior fixes are constants of the analysis.
+        # Rewards that the prior fixes are constants of the analysis.
         known = self._reference.known_reward
         return self._dataset(constants if known is None else {**constants, "reward_mean": known}, (), self._dims)
 
@@ -567,7 +567,7 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
     check_count("num_draws", num_draws)
     space, contexts = posterior.space, posterior.contexts
     drawn, index = posterior.draw_tables(key, num_draws)
-    # # Draws that no chain made are one chain, which an attribute says.
+    # Draws that no chain made are one chain, which an attribute says.
     chains = posterior.num_chains
     number = len(drawn.rows) // chains
     pair = ("context", "state", "action")
@@ -586,7 +586,7 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
     for name, values in (posterior.sites or {}).items():
         by_draw = by_chain(np.asarray(values)[index])
         taken = name in made or name in axes
-        # # A site must not take the name of a table or of an axis.
+        # A site must not take the name of a table or of an axis.
         variable = name + SUFFIX if taken else name
         made[variable] = ((*SAMPLE_DIMS, *(f"{variable}_dim_{i}" for i in range(by_draw.ndim - 2))), by_draw)
     for law in posterior.laws:
@@ -595,7 +595,7 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
             dims = (f"{law.name}_column", f"{law.name}_outcome")
             axes |= {dims[0]: np.array(law.design.names), dims[1]: np.array(law.outcomes)}
             by_draw = by_chain(posterior.coefficient_draws(law.name)[index])
-            # # Coefficients by the names of their columns, in the units of these.
+            # Coefficients by the names of their columns, in the units of these.
             made[f"{law.name}_columns"] = ((*SAMPLE_DIMS, *dims), by_draw)
     attributes = {"method": posterior.method, "left_out": "all other groups: to_arviz(posterior.base) has them"}
     if chains == 1:

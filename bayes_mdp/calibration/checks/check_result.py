@@ -177,7 +177,7 @@ class Check:
 
     def _z_score(self) -> str:
         z, number = self.z_score, self.dataset.sizes["simulation"]
-        # # Standard errors under calibration: 1 / sqrt(N) and 1 / sqrt(2 N).
+        # Standard errors under calibration: 1 / sqrt(N) and 1 / sqrt(2 N).
         mean, sd = z["mean"], z["sd"]
         return (
             f"means {float(mean.min()):.2f} to {float(mean.max()):.2f}, sds {float(sd.min()):.2f} to "
@@ -236,7 +236,7 @@ class Check:
             )
         # z = (truth - mean) / sd: its standard deviation is above one where draws are too narrow.
         mean, sd = (float(self.z_score[moment].sel(quantity=name)) for moment in ("mean", "sd"))
-        # # In standard errors: sd / sqrt(N) of a mean, about 1 / sqrt(2 N) of a standard deviation.
+        # In standard errors: sd / sqrt(N) of a mean, about 1 / sqrt(2 N) of a standard deviation.
         words = []
         if abs(mean) > STRONG * sd / number**0.5:
             words.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
@@ -306,7 +306,7 @@ def plot_check(check: Check) -> "Figure":
     # A panel for each picture; what is left over is taken away.
     for draw, panel in zip(pictures, axes, strict=False):
         draw(check, axes=panel)
-    # # A picture that this check has no numbers for leaves its place empty.
+    # A picture that this check has no numbers for leaves its place empty.
     for unused in axes[len(pictures) :]:
         unused.remove()
     state = "calibrated" if check.calibrated else "NOT CALIBRATED"
@@ -325,10 +325,10 @@ def plot_recovery(check: Check, *, axes: "Axes | None" = None) -> "Figure":
         shown = slice(MOST_POINTS)
         names = ("truth", "posterior_mean", "interval_low", "interval_high")
         truth, middle, low, high = ((data[variable].to_numpy()[shown] - mean) / sd for variable in names)
-        # # The mean of a skewed posterior may lie outside its interval.
+        # The mean of a skewed posterior may lie outside its interval.
         bars = np.maximum([middle - low, high - middle], 0.0)
         panel.errorbar(truth, middle, bars, fmt="o", color=color, ms=2.5, elinewidth=0.5, alpha=0.6, label=name)
-        # # The diagonal reaches over all points and bars.
+        # The diagonal reaches over all points and bars.
         limits = [min(limits[0], low.min(), truth.min()), max(limits[1], high.max(), truth.max())]
     panel.plot(limits, limits, "k-", linewidth=0.8)
     probability = check.dataset["interval_low"].attrs["probability"]
@@ -346,7 +346,7 @@ def plot_ecdf(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     # Share of ranks below each, of a uniform law.
     x = np.arange(1, num_draws + 2) / (num_draws + 1)
     number = check.dataset.sizes["simulation"]
-    # # At the level of a single test: a line that leaves it has a small p-value.
+    # At the level of a single test: a line that leaves it has a small p-value.
     band = simultaneous_band(number, num_draws, alarm / len(check.p_values))
     panel.fill_between(x, band.low / number - x, band.high / number - x, step="post", label="band", **BAND)
     for name, color, data in _quantities(check):
@@ -430,7 +430,7 @@ def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     figure, panel = _place(axes)
     names = ("forecast", "frequency", "error", "count")
     forecast, frequency, error, count = (check.dataset[f"reliability_{name}"].to_numpy() for name in names)
-    # # Normal intervals of the frequencies, from their standard errors.
+    # Normal intervals of the frequencies, from their standard errors.
     bars = stats.norm.ppf((1 + LEVEL) / 2) * error
     panel.errorbar(forecast, frequency, bars, fmt="o", color="tab:blue", label=f"{LEVEL:.0%} interval", capsize=2)
     panel.bar(forecast, count / count.sum(), width=0.03, color=GREY, label="share of the forecasts")

@@ -193,7 +193,7 @@ class Criticism:
     @property
     def alarms(self) -> tuple[str, ...]:
         """Names of the checks that sound, the clearest first."""
-        # # At most: rank p-values come in steps of 1 / (R + 1).
+        # At most: rank p-values come in steps of 1 / (R + 1).
         failing = [name for name, finding in self.findings.items() if finding.p_value <= self.threshold]
         return tuple(sorted(failing, key=lambda name: self.findings[name].p_value))
 
@@ -216,7 +216,7 @@ class Criticism:
     @property
     def better_rival(self) -> str | None:
         """The rival prior that predicts the second half best, if it does so better than this prior."""
-        # # Densities of the same transitions: the larger one predicts them better.
+        # Densities of the same transitions: the larger one predicts them better.
         best = max(self.log_density, key=lambda name: self.log_density[name], default="this prior")
         return None if best == "this prior" else best
 
@@ -352,7 +352,7 @@ def criticise(
     check_objective(objective)
     check_type("options", options, CriticiseOptions, "CriticiseOptions")
     num_replicates, false_alarm, choose_by = options.num_replicates, options.false_alarm, options.choose_by
-    # # The prior is inferred again from half of the log: its program is needed.
+    # The prior is inferred again from half of the log: its program is needed.
     space, program = posterior.space, posterior.program
     rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)

@@ -276,7 +276,7 @@ def run_in_chunks(
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
     block = SimulationBlock(key, make, size)
-    # # Simulations of a file come first; the rest goes on from their number.
+    # Simulations of a file come first; the rest goes on from their number.
     stored = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
     done = [] if stored is None else [stored]
     count = 0 if stored is None else stored.sizes["simulation"]

@@ -85,7 +85,7 @@ class SBC:
     @cached_property
     def failures(self) -> dict[str, str]:
         """Quantity -> what is wrong, in words. A quantity fails below `false_alarm` over their number (Bonferroni)."""
-        # # Whether a quantity fails is decided by its p-value; place and width only describe it.
+        # Whether a quantity fails is decided by its p-value; place and width only describe it.
         wrong = {name: _describe(name, *self.shape(name)) for name, p in self.p_values.items() if p <= self._level}
         # Numbers that are none are a failure of their own.
         for name in self.judged:
@@ -108,7 +108,7 @@ class SBC:
     @property
     def ignores_data(self) -> bool:
         """Whether no posterior mean correlates with its truth (by 4 standard errors), the likelihood excepted."""
-        # # The likelihood varies with the data, whatever the posterior is.
+        # The likelihood varies with the data, whatever the posterior is.
         quantities = [name for name in self.judged if name != LIKELIHOOD]
         # The standard error of a correlation of nothing is 1 / sqrt(N).
         return bool(quantities) and all(
@@ -182,7 +182,7 @@ class SBC:
         """ECDF of the ranks minus that of uniform ranks, one panel a quantity, with the band of the test."""
         from bayes_mdp.utils.figures import NotebookFigure
 
-        # # Three panels in a row, rounded up.
+        # Three panels in a row, rounded up.
         rows = -(-len(self.judged) // 3)
         figure = NotebookFigure(figsize=(9.0, 2.4 * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).ravel()
@@ -238,7 +238,7 @@ def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
     said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
     if len(seen) == len(words):
         return f"{said}{' or '.join(seen)}; smaller faults need more"
-    # # nan: no fault of the kind would be seen.
+    # nan: no fault of the kind would be seen.
     unseen = [kind for kind, size in zip(("narrow", "wide", "shifted"), faults, strict=True) if not np.isfinite(size)]
     return f"{said}{' or '.join(seen)}; draws that are too {' or too '.join(unseen)} need more simulations"
 
