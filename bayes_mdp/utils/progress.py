@@ -199,14 +199,14 @@ class _Compilations:
         # As if one second of lowering had been seen already: a session learns its own machine and options of XLA.
         self._lowered, self._compiled = 1.0, COMPILE_RATIO
 
-    def __call__(self, event: str, duration: float, **_: object) -> None:
+    def __call__(self, event: str, duration_secs: float, **_: str | int) -> None:
         """What `jax.monitoring` calls at the end of each step, in the thread that took it."""
         thread, step = threading.get_ident(), event.rpartition("/")[2]
         if step == "jaxpr_to_mlir_module_duration":
-            self._now[thread] = duration
+            self._now[thread] = duration_secs
         elif step == "backend_compile_duration" and thread in self._now:
             self._lowered += self._now.pop(thread)
-            self._compiled += duration
+            self._compiled += duration_secs
         elif step == "jaxpr_trace_duration":  # the module was only looked at, or did not compile
             self._now.pop(thread, None)
 
