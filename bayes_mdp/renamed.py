@@ -123,9 +123,9 @@ def _fields(record: str, same: str, **renamed: str) -> Moved:
 
 
 MOVED = {
-    "choose": _fields("decisions.ChooseOptions", "limits slack num_draws"),
+    "choose": _fields("decisions.ChooseOptions", "limits slack num_draws confidence"),
     "decide": _fields(
-        "recommend.DecideOptions", "space criterion limits slack split initial value_range num_draws checks"
+        "recommend.DecideOptions", "space criterion limits slack split initial value_range num_draws checks confidence"
     ),
     "check": _fields(
         "calibration.CheckOptions",
@@ -139,7 +139,8 @@ MOVED = {
         "calibration.SbcBehaviourOptions", "num_subjects num_choices num_draws pooling horizon sampler quantities"
     ),
     "criticise": _fields("calibration.CriticiseOptions", "num_replicates false_alarm choose_by"),
-    "compare_policies": _fields("decisions.VerdictOptions", "value_range held_out"),
+    "compare_policies": _fields("decisions.VerdictOptions", "value_range held_out outcomes"),
+    "policy_value": _fields("decisions.ValueOptions", "outcomes"),
     "decisions.plan_bayes_adaptive": _fields(
         "decisions.SearchOptions", "max_seconds max_depth exploration max_nodes num_draws reward_bins"
     ),

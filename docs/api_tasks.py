@@ -102,6 +102,6 @@ TASKS = (
         "Save",
         "Files, and what other programs read.",
         "save load to_arviz recommend.write_report calibration.save_draws experiments.save_result "
-        "verification.export_interval_mdp envs.to_gymnasium experiments.show_versions",
+        "verification.write_interval_mdp envs.to_gymnasium experiments.show_versions",
     ),
 )

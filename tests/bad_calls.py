@@ -309,7 +309,12 @@ _TRANSITIONS = {
 _STATISTIC = ["abc", None, RAGGED, np.zeros(3), [[1j, 0], [0, 0]], [[DATE, DATE]] * 2, [[1e300, 0], [0, 0]]]
 _JUDGE = {"key": key, "posterior": posterior, "objective": discounted}
 _BAD_JUDGE = {"key": TYPED_KEY, "posterior": POSTERIOR, "objective": OBJECTIVE, "num_draws": DRAWS}
-_BAD_CHOOSE_OPTIONS = {"limits": [None, 3, "limits"], "slack": NOT_NEGATIVE, "num_draws": DRAWS}
+_BAD_CHOOSE_OPTIONS = {
+    "limits": [None, 3, "limits"],
+    "slack": NOT_NEGATIVE,
+    "num_draws": DRAWS,
+    "confidence": INSIDE,
+}
 _BAD_SIMULATION = {
     "num_draws": COUNT,
     "method": WORD,
@@ -321,6 +326,10 @@ _BAD_SIMULATION = {
 def _short_chain() -> Any:
     """Options of `sbc_behaviour` whose chain is shorter than the number of draws."""
     return bm.calibration.SbcBehaviourOptions(sampler=bm.inference.NUTS(1, 1, 1))
+
+
+def _outcomes_of_another_size() -> Any:
+    return bm.decisions.ValueOptions(outcomes={"cost": bm.decisions.Outcome([1.0] * 7)})
 
 
 def _decide_from(start: Any) -> Callable[[], Any]:
@@ -1102,7 +1111,7 @@ CALLS = [
     Call(
         "recommend.SubgroupOptions",
         {},
-        {"slack": NOT_NEGATIVE, "num_draws": [0, 1, 2.5, "3", None], "observational": BOOL},
+        {"confidence": INSIDE, "slack": NOT_NEGATIVE, "num_draws": [0, 1, 2.5, "3", None], "observational": BOOL},
     ),
     Call(
         "recommend.decide_by_subgroup",
@@ -1121,7 +1130,6 @@ CALLS = [
             "objective": OBJECTIVE,
             "policies": [{}, {"baseline": [0]}],
             "subgroups": [["sex"], ()],
-            "confidence": INSIDE,
             "options": [3, None],
         },
         {"subgroups": "sex|by"},
@@ -1147,9 +1155,14 @@ CALLS = [
             **_BAD_JUDGE,
             "policy": ["greedy", None, [0, 2], RAGGED, [1j, 0], *BY_LABEL],
             "initial": STARTS,
-            "outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}, lambda: {"cost": target("Outcome")([1.0] * 7)}],
+            "options": [*RECORD, _outcomes_of_another_size],
         },
-        {"posterior": "policy_value"},
+        {"posterior": "policy_value", "options": "options|cost"},
+    ),
+    Call(
+        "decisions.ValueOptions",
+        {},
+        {"outcomes": [3, {}, [0, 1], {"cost": [0.0, 1.0]}], "population_uncertainty": BOOL},
     ),
     Call(
         "compare_policies",
@@ -1158,12 +1171,19 @@ CALLS = [
             **_BAD_JUDGE,
             "policies": [3, None, {}, [0, 1], {"a": "greedy"}, *({"a": bad} for bad in BY_LABEL)],
             "initial": STARTS,
-            "outcomes": [3, {}, {"cost": None}],
             "options": RECORD,
         },
         {"posterior": "policy_value", "policies": "polic|a:"},
     ),
-    Call("decisions.VerdictOptions", {}, {"value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)], "held_out": BOOL}),
+    Call(
+        "decisions.VerdictOptions",
+        {},
+        {
+            "value_range": [3, "x", (1, 0), (NAN, 1), (0, 1, 2)],
+            "held_out": BOOL,
+            "outcomes": [3, {}, {"cost": None}],
+        },
+    ),
     Call(
         "choose",
         _JUDGE,
@@ -1171,7 +1191,6 @@ CALLS = [
             **{name: bad for name, bad in _BAD_JUDGE.items() if name != "num_draws"},
             "criterion": ["nosuch", "cvar", "cvar:2", "cvar:x", "mean:1", None, 3],
             "baseline": ["greedy", [0, 2], RAGGED, [1j, 0], *BY_LABEL],
-            "confidence": INSIDE,
             "initial": STARTS,
             "options": RECORD,
         },
@@ -1209,19 +1228,29 @@ CALLS = [
     ),
     Call(
         "decisions.pareto_front",
-        {"key": key, "posterior": posterior, "objective": discounted, "source": value([[0.0, 1.0], [0.0, 1.0]])},
+        {
+            "key": key,
+            "posterior": posterior,
+            "objective": discounted,
+            "outcome": value({"cost": [[0.0, 1.0], [0.0, 1.0]]}),
+        },
         {
             "key": TYPED_KEY,
             "posterior": POSTERIOR,
             "objective": [*OBJECTIVE, target("AverageReward")()],
-            "outcome": [3, None],
-            "source": ["dear", RAGGED, [1.0] * 7],
-            "limits": [3, None, "limits"],
+            "outcome": [
+                3,
+                None,
+                "dear",
+                {},
+                {3: [0.0, 1.0]},
+                *({"cost": bad} for bad in ("dear", None, RAGGED, [1.0] * 7)),
+            ],
+            "options": RECORD,
             "initial": STARTS,
             "points": [1, *COUNT],
-            "num_draws": [1, *COUNT],
         },
-        {"posterior": "pareto_front", "source": "outcome"},
+        {"posterior": "pareto_front"},
     ),
     Call("plots.plot_pareto", {"front": value(None)}, {"front": [3, None, "x", {}]}),
     Call(
@@ -1280,7 +1309,6 @@ CALLS = [
             "log": DATA,
             "objective": OBJECTIVE,
             "baseline": ["greedy", [0, 2], *BY_LABEL],
-            "confidence": INSIDE,
             "policies": [3, "greedy", [[0, 0]], {"a": "greedy"}, {"a": [0, 2]}, {"chosen": [0, 0]}],
             "options": [*RECORD, *map(_decide_from, STARTS)],
         },

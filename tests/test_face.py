@@ -140,21 +140,18 @@ MANY = {
     "run": "an experiment: who plays what, for how long (in steps or in episodes), how often",
     "compare": "an experiment, and the problems of environments without a task",
     "sweeps.sweep": "an experiment, for all cells",
-    "models.logit_rows": "a regression: its columns, its outcomes, its prior",
-    "models.ordinal_rows": "a regression: its columns, its outcomes, its prior",
-    "models.hazard_rows": "a regression: its columns, its outcomes, its prior",
-    "models.stick_rows": "a regression: its columns, its outcomes, its prior",
-    "models.linear_rewards": "a regression: its columns, its prior, its noise",
     "policy_value": "what is valued, in which draws, and for whom",
-    "recommend.decide_by_subgroup": "what is compared, for whom, and what is promised",
-    "decisions.pareto_front": "the outcome by name or by what it is, and the arguments of a value",
+    "check": "what is checked, where, about which data, by how many simulations, and their file",
+    "information.next_experiment": "what may be observed, how often, at which cost, and what it is worth",
+    "information.net_benefit_of_sampling": "what `evsi` takes, and the sizes and the economics of the study",
+    "information.value_of_covariates": "what is known, which policies there are, and for whom",
 }
-"""Functions with more than eight arguments, and what these are."""
+"""Functions with eight arguments or more, and what these are."""
 
 
-def test_a_function_has_eight_arguments_at_most():
+def test_a_function_has_a_handful_of_arguments():
     """What seldom changes goes into a record of options (`MOVED`); what every call says stays an argument."""
     functions: dict[str, Any] = {name: find(name) for name in public_names() if inspect.isroutine(find(name))}
     numbers = {name.removeprefix("bayes_mdp."): len(inspect.signature(f).parameters) for name, f in functions.items()}
-    assert {name for name, number in numbers.items() if number > 8} == set(MANY)
-    assert sum(number == 8 for number in numbers.values()) <= 11
+    assert {name for name, number in numbers.items() if number >= 8} == set(MANY) and len(MANY) <= 10
+    assert sum(number > 8 for number in numbers.values()) <= 5

@@ -34,7 +34,7 @@ from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
 
-__all__ = ["SearchOptions", "SearchRule", "search"]
+__all__ = ["SearchOptions"]
 """What the reference tells beside the agents: the mathematics of the paper."""
 
 KEPT = 4  # nodes for each simulation, where trees are kept

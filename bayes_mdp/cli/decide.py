@@ -199,7 +199,6 @@ def _decide(arguments: argparse.Namespace) -> None:
         objective,
         policies=policies_of(arguments, space),
         baseline=baseline_of(arguments, space),
-        confidence=arguments.confidence,
         options=DecideOptions(
             limits=PolicyLimits(
                 min_count=arguments.min_count,
@@ -209,6 +208,7 @@ def _decide(arguments: argparse.Namespace) -> None:
             ),
             slack=arguments.slack,
             num_draws=draws,
+            confidence=arguments.confidence,
             space=space,
             criterion=arguments.criterion,
             split=arguments.split,
@@ -292,12 +292,12 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         objective,
         arguments.criterion,
         baseline=baseline,
-        confidence=arguments.confidence,
         initial=initial,
         options=ChooseOptions(
             limits=PolicyLimits(stochastic=arguments.stochastic, budgets=budgets),
             slack=arguments.slack,
             num_draws=num_draws,
+            confidence=arguments.confidence,
         ),
     )
     print(posterior, "", choice, *_policy_lines(choice.policy, space), sep="\n")

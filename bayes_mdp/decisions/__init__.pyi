@@ -13,7 +13,6 @@ from .choosing.budgets import ShadowPrice as ShadowPrice
 from .choosing.budgets import Spending as Spending
 from .choosing.budgets import budget_plan as budget_plan
 from .choosing.budgets import pareto_front as pareto_front
-from .choosing.choose import ChooseOptions as ChooseOptions
 from .choosing.choose import PolicyChoice as PolicyChoice
 from .choosing.choose import choose as choose
 from .choosing.criteria import CVaR as CVaR
@@ -24,6 +23,7 @@ from .choosing.criteria import Regret as Regret
 from .choosing.criteria import Robust as Robust
 from .choosing.criteria import SoftRobust as SoftRobust
 from .choosing.policy_set import Budget as Budget
+from .choosing.policy_set import ChooseOptions as ChooseOptions
 from .choosing.policy_set import PolicyLimits as PolicyLimits
 from .confounding import Bounds as Bounds
 from .confounding import tilted as tilted
@@ -42,6 +42,7 @@ from .policy_comparison import PolicyComparison as PolicyComparison
 from .policy_comparison import VerdictOptions as VerdictOptions
 from .policy_comparison import compare_policies as compare_policies
 from .policy_evaluation import PolicyValue as PolicyValue
+from .policy_evaluation import ValueOptions as ValueOptions
 from .policy_evaluation import policy_value as policy_value
 from .return_variance_split import ReturnSplit as ReturnSplit
 from .return_variance_split import split_return_variance as split_return_variance

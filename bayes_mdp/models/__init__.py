@@ -34,7 +34,7 @@ from bayes_mdp.models.priors import (
     known_rewards,
 )
 from bayes_mdp.models.regression_rewards import linear_rewards, logistic_rewards, poisson_rewards
-from bayes_mdp.models.regression_rows import hazard_rows, logit_rows, ordinal_rows, stick_rows
+from bayes_mdp.models.regression_rows import RegressionOptions, hazard_rows, logit_rows, ordinal_rows, stick_rows
 from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "CategoricalCounts",
     "MDPSpec",
     "NormalGamma",
+    "RegressionOptions",
     "RewardStatistics",
     "RewardTable",
     "Statistics",

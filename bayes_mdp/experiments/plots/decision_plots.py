@@ -440,7 +440,7 @@ def plot_pareto(front: ParetoFront, *, limit: RealScalar | None = None, axes: "A
         >>> space = bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
         >>> front = bm.decisions.pareto_front(
-        ...     jax.random.key(1), posterior, bm.Episodic(2), source=[[1.0, 3.0]], points=3, num_draws=50
+        ...     jax.random.key(1), posterior, bm.Episodic(2), {"cost": [[1.0, 3.0]]}, points=3
         ... )
         >>> bm.plots.plot_pareto(front).axes[0].get_xlabel()
         'cost: what may be spent on average'
