@@ -1296,6 +1296,11 @@ CALLS = [
         },
     ),
     Call(
+        "models.RegressionOptions",
+        {},
+        {"shrink": [word for word in WORD if word is not None], "standardise": BOOL, "name": [3, ["rows"]]},
+    ),
+    Call(
         "models.default_prior",
         {"log": log},
         {"log": DATA, "space": [3, "space"], "rewards": ["nosuch", 3, ["normal"]]},

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Policies to judge: `greedy` (the best in the mean MDP) and `behaviour_policy` (what the log did). Host-side.
 
 `anchored_values` is the mean return of the log, plus what the posterior says that a policy gains over the behaviour.

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike, RealScalar
-from bayes_mdp.utils.validation import check_bool, check_type, described
+from bayes_mdp.utils.validation import check_bool, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -253,8 +255,7 @@ def read_names(policies: Mapping[str, PolicyOrLabels]) -> dict[str, PolicyOrLabe
     Raises:
         TypeError: no mapping, or a text in place of a policy. ValueError: two names that are written alike.
     """
-    if not isinstance(policies, Mapping):
-        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    check_type("policies", policies, Mapping, "name -> policy")
     for name, policy in policies.items():
         if isinstance(policy, str):
             raise TypeError(

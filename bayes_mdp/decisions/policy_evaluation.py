@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior.
 
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
@@ -337,7 +339,7 @@ def policy_value(
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample | InContexts,
-    policy: PolicyOrLabels | Callable[..., Any],
+    policy: Any,
     objective: Objective,
     *,
     by: str | Sequence[str] | None = None,

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`Actor`: an agent that acts step by step in any loop, with one compiled call per plan and plain numbers between.
 
 Replanning rules decide on the host as the compiled `due` does, without a compiled call at every step. The definition of
@@ -11,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from operator import index
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -166,7 +169,7 @@ class ActorChecks:
 
 
 def check_actor(
-    agent: Agent,
+    agent: Agent[Any],
     space: StateActionSpace,
     objective: Objective,
     key: PRNGKeyArray,
@@ -191,7 +194,7 @@ def check_actor(
     check_initial(initial, space.n_states)
 
 
-def check_num_envs(agent: Agent, num_envs: int | None) -> None:
+def check_num_envs(agent: Agent[Any], num_envs: int | None) -> None:
     """Refuse several parallel environments for an agent of one: it would mix them.
 
     Raises:
@@ -252,7 +255,7 @@ class Actor:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Any],
         space: StateActionSpace,
         *,
         objective: Objective,

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`run`: an agent in an environment; a simulated one and many seeds at once are one compiled program.
 
 An agent that learns from whole episodes is measured in episodes of any length (`run_episodes`), its states listed or
@@ -9,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 
 @accepts_moved("run")
 def run(
-    agent: Agent,
+    agent: Agent[Any],
     env: "RunEnvironment",
     *,
     objective: Objective,

@@ -833,7 +833,7 @@ def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitio
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     place = _place(posterior, transitions)
-    return transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place)))
+    return jnp.asarray(transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place))))
 
 
 def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:

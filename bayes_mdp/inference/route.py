@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven.
 
 `ready_made`: the belief of a ready prior (`bayes_mdp.models`) before any data, from its hyperparameters.

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """The interfaces between packages, in one file: read it first.
 
 Five roles make every answer of this package. S states, A actions, H steps of an episode where rows depend on the step

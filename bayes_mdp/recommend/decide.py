@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`decide`: a policy from a log, beside those that were named beforehand, judged against the one in use.
 
 Read and checked arguments (`Problem`); the choice, the judgement in common draws, the checks of the belief; at the end
@@ -14,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
-from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy
 from bayes_mdp.decisions.choosing.budgets import (
     Spender,
     Spending,
@@ -47,7 +49,6 @@ from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
-    CanMean,
     Discounted,
     Episodic,
     HasVariances,
@@ -501,8 +502,6 @@ def _rule(problem: Problem) -> Rule:
     """How a policy is chosen from a posterior, but for the criterion: the best of the limits by the mean MDP."""
 
     def rule(posterior: Fitted) -> PolicyLike:
-        if not isinstance(posterior, CanMean):
-            return greedy(posterior, problem.objective)
         policies = _policy_set(posterior, problem)
         with jax.enable_x64(True):
             mean = to_float64(posterior).mean_mdp()

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side.
 
 First which groups there are, and why others are left out (`contents`); then each as a Dataset (`GroupBuilder`). Sites
@@ -292,7 +294,7 @@ class GroupBuilder:
     def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
         """The standard variables, then the sites of the program in its order."""
         values = {**draws.run.sites, **run.deterministic}
-        return draws.variables() | {self._variables.name(site): values[site] for site in self._facts}
+        return draws.variables() | {self._variables.name(site): np.asarray(values[site]) for site in self._facts}
 
     def _sample_dataset(
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None

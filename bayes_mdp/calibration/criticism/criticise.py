@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`criticise`: would this belief mislead a choice of policy? Several checks against the log, and one verdict.
 
 What to try where a check fails (`next_step`) depends on the direction of the difference and on the kind of rows.
@@ -396,7 +398,8 @@ def criticise(
 def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     if rivals is None:
         return {}
-    if not isinstance(rivals, Mapping) or not all(callable(prior) for prior in rivals.values()):
+    check_type("rivals", rivals, Mapping, "name -> prior program")
+    if not all(callable(prior) for prior in rivals.values()):
         raise TypeError(f"rivals is {described(rivals)}, expected name -> prior program")
     return {str(name): prior for name, prior in rivals.items()}
 

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`choose`: the policy that is best by a criterion under a posterior, judged on draws that did not choose it.
 
 `choice_spread` says how much wider the interval of a gain must be because the same data chose the policy, a heuristic.

@@ -552,7 +552,7 @@ class CollapsedPosterior(MixturePosterior):
         gain = jnp.where(believed, rising, 0.0)
         if transition.reward is None or not isinstance(rewards, RewardCells):
             return gain
-        weight, reward = transition.observed_rewards(weight, by_outcome=rewards.by_outcome)
+        weight, reward = map(jnp.asarray, transition.observed_rewards(weight, by_outcome=rewards.by_outcome))
         element = rewards.element(cell, outcome)
         leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)

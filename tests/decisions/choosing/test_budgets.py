@@ -550,8 +550,9 @@ def failures(certify: Any, worlds: int, allowed: float) -> tuple[int, int]:
     said = wrong = 0
     for seed in range(worlds):
         posterior, cost = learnt(seed, 20)
+        options = ChooseOptions(num_draws=64)
         front = pareto_front(
-            jax.random.key(seed), posterior, bm.Discounted(0.9), {"cost": cost}, points=3, num_draws=10
+            jax.random.key(seed), posterior, bm.Discounted(0.9), {"cost": cost}, points=3, options=options
         )
         limit = float(front.budget[0] + np.random.default_rng(seed).uniform(0.2, 0.8) * np.ptp(front.budget))
         sizes = Sizes((3, 2), False)
