@@ -159,12 +159,15 @@ def bayes_optimal(
     _check_posterior(posterior, horizon)
     start = _start(initial, posterior.space)
     problem = hyper_problem(posterior, horizon, discount)
+    # Forwards: which hyper-states can be met at all. Then backwards over these alone.
     with _counter("counting") as report:
         layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
     total = sum(len(codes) for layer in layers for codes in layer)
     with _counter("solving", total) as report:
         q = _first_q(problem, layers, report)
+    # v = max_a q; illegal actions are -inf, states without a start nan.
     v = q.max(-1)
+    # A nan of a state that never starts must not reach the sum.
     value = float(np.where(start > 0, v, 0.0) @ start)
     has_initial, untried = initial is not None, untried_rewards(posterior)
     return BayesOptimal(value, v, q, total, horizon, start, has_initial, posterior.space, discount, untried)
@@ -188,6 +191,7 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
     # The exact route draws nothing.
+    # A program becomes its closed form, or is refused: an approximate belief has no hyper-states.
     return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
 
 
@@ -200,6 +204,7 @@ def _exact(posterior: Fitted) -> ConjugatePosterior:
 
 def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
     rewards, space = posterior.reward_cells, posterior.space
+    # Two values of a reward keep the branching at two; other families would have infinitely many.
     bernoulli = rewards.in_closed_form and rewards.law is dist.BernoulliProbs
     if rewards.learns and not bernoulli:
         law = getattr(rewards.law, "__name__", "other")
@@ -267,6 +272,7 @@ class Counters:
         width = int(self.width[counter])
         if not width:
             return float(self.base[counter])
+        # Shift the field down, mask its bits, add the concentration before the first step.
         field = codes[:, self.word[counter]] >> np.uint64(self.shift[counter])
         return (field & np.uint64(2**width - 1)) + self.base[counter]
 
@@ -274,6 +280,7 @@ class Counters:
         """What one more count in each of `counters` adds to the words of a code, at `step`."""
         words = [0] * self.num_words
         for counter in counters:
+            # A counter that no later step reads is not raised: fewer different codes.
             if counter >= 0 and self.last[counter] > step and self.width[counter]:
                 words[self.word[counter]] += 1 << int(self.shift[counter])
         return tuple(words)
@@ -283,6 +290,7 @@ class Counters:
         forgotten = np.flatnonzero((self.last == step) & (self.width > 0))
         if not forgotten.size:
             return None
+        # All ones, with zeros in the fields of the counters that are forgotten.
         words = [2**WORD_BITS - 1] * self.num_words
         for counter in forgotten:
             words[self.word[counter]] &= ~((2 ** int(self.width[counter]) - 1) << int(self.shift[counter]))
@@ -331,10 +339,12 @@ class HyperProblem:
 
     def row_counters(self, step: int, state: int, action: int) -> list[int]:
         """The counters whose concentrations sum to the total of the row; none for a known row."""
+        # Rows repeat where they do not depend on the step.
         row = int(self.row[step % len(self.row), state, action])
         if row < 0:
             return []
         first = row * self.num_columns
+        # Structural zeros are no part of the total.
         return [first + k for k in range(self.num_columns) if self.counters.base[first + k] > 0]
 
     def branches(self, step: int, state: int, action: int) -> list[Branch]:
@@ -344,9 +354,11 @@ class HyperProblem:
         probs, rewards, branches = self.known[index].tolist(), self.reward[index].tolist(), []
         for outcome, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             counter = row * self.num_columns + column if row >= 0 and column >= 0 else -1
+            # A known row by its probabilities, an unknown one by its concentrations.
             possible = probs[outcome] > 0 if row < 0 else counter >= 0 and self.counters.base[counter] > 0
             if possible:
                 reward_counter = -1 if cell < 0 else self.num_rows * self.num_columns + 2 * cell
+                # The end has no state, and nothing to come.
                 next_state = outcome if outcome < self.n_states else None
                 branches.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
         return branches
@@ -361,7 +373,9 @@ class HyperProblem:
         counters = self.counters
         if branch.reward_counter < 0:
             return [counters.increment((branch.row_counter,), step)]
+        # Both counters of the reward cell: 0 and 1 lie side by side.
         pair = [counters.increment((branch.row_counter, branch.reward_counter + x), step) for x in (0, 1)]
+        # If neither count matters any more, the two hyper-states are one.
         return pair if pair[0] != pair[1] else pair[:1]
 
 
@@ -375,6 +389,7 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
         base = np.asarray(arrays[0].site_concentration, np.float64)
         beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
         paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+    # A leading axis of steps, of length one where there is none.
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
     row = np.reshape(np.arange(len(base)) if rows.row is None else rows.row, full[:-1])
@@ -416,6 +431,7 @@ def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...]
         chosen = row[step % len(row)][legal]
         cells = cell[step % len(row)][legal]
         rows = np.unique(chosen[chosen >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
+        # The two counters of every cell follow those of the rows.
         paying = base.size + 2 * np.unique(cells[cells >= 0])[:, None] + np.arange(2)
         now = np.concatenate([rows.ravel(), paying.ravel()])
         uses[now] += 1
@@ -426,6 +442,7 @@ def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...]
     width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
     word, shift = np.zeros((2, width.size), int)
     used, place = 0, 0
+    # First fit in order: a field never crosses a word.
     for counter in np.flatnonzero(width):
         if used + width[counter] > WORD_BITS:
             used, place = 0, place + 1
@@ -455,6 +472,7 @@ def enumerate_hyperstates(
     """
     limit = memory_limit() if max_bytes is None else max_bytes
     words = problem.counters.num_words
+    # All counts zero: the belief before the episode.
     first = np.zeros((1, words), np.uint64)
     layers = [[first if state in starts else first[:0] for state in range(problem.n_states)]]
     total = len(starts)
@@ -466,6 +484,7 @@ def enumerate_hyperstates(
             )
         # Beside all codes: concentrations and values of all branches, while the largest state of a layer is solved.
         largest = int(np.argmax([len(codes) for codes in layers[-1]]))
+        # Words and floats that the largest state needs while its layer is solved.
         numbers = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
         room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * numbers
         layer = _next_layer(problem, step, layers[-1], room) if step < problem.horizon - 1 and room >= 0 else []
@@ -488,6 +507,7 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> La
     # Adding a constant keeps codes sorted: one sorted run for each move.
     runs: list[Layer] = [[np.zeros((0, problem.counters.num_words), np.uint64)] for _ in layer]
     counters_kept, pending = problem.counters.kept(step), 0
+    # No code, no move: states that cannot be reached at this step.
     for state, codes in enumerate(layer):
         for next_state, increment in moves(problem, step, state) if len(codes) else ():
             pending += 2 * codes.size  # the run, and its place in the union
@@ -500,12 +520,14 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> La
 def moves(problem: HyperProblem, step: int, state: int) -> list[tuple[int, tuple[int, ...]]]:
     """Next state and increment of all that can happen in a state, each once."""
     branches = (branch for action in problem.actions(state) for branch in problem.branches(step, state, action))
+    # Different outcomes may lead to the same hyper-state: a dictionary keeps each once.
     distinct = {(branch.next_state, add): None for branch in branches for add in problem.increments(step, branch)}
     return [(next_state, add) for next_state, add in distinct if next_state is not None]
 
 
 def child(codes: Codes, kept: Word | None, increment: tuple[int, ...]) -> Codes:
     """The codes after a step, in the order of those before it unless bits were forgotten."""
+    # Unsigned addition of a constant: fields are wide enough never to carry into the next.
     return (codes if kept is None else codes & kept) + np.array(increment, np.uint64)
 
 
@@ -517,6 +539,7 @@ def union(runs: Layer) -> Codes:
     else:
         codes = codes[np.argsort(search_key(codes), kind="stable")]
     different = np.ones(len(codes), bool)
+    # Equal neighbours in the sorted order are one hyper-state.
     different[1:] = (codes[1:] != codes[:-1]).any(-1)
     return codes[different]
 
@@ -525,6 +548,7 @@ def search_key(codes: Codes) -> np.ndarray:
     """One sortable entry for each code: the word, or the bytes of several words."""
     if codes.shape[1] == 1:
         return codes[:, 0]
+    # Big-endian bytes sort as the numbers do.
     return np.ascontiguousarray(codes, ">u8").view(f"S{8 * codes.shape[1]}")[:, 0]
 
 
@@ -538,6 +562,7 @@ class Ahead(NamedTuple):
     def value(self, codes: Codes, next_state: int, increment: tuple[int, ...]) -> Float[np.ndarray, " N"]:
         """The values of the hyper-states that `codes` lead to."""
         target = search_key(child(codes, self.kept, increment))
+        # Sorted keys: the place of a child by binary search.
         return self.values[next_state][np.searchsorted(self.keys[next_state], target)]
 
 
@@ -550,6 +575,7 @@ def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int],
         ahead = Ahead(ahead.keys, ahead.values, problem.counters.kept(step))
         q = [_action_values(problem, step, state, codes, ahead) for state, codes in enumerate(layer)]
         values = [np.maximum.reduce(list(q_of_state.values())) for q_of_state in q]
+        # What the step before needs: keys to look up, and values.
         ahead = Ahead([search_key(codes) for codes in layer], values, None)
         report(sum(map(len, layer)))
     first = np.where(problem.legal, np.nan, -np.inf)
@@ -563,6 +589,7 @@ def _action_values(
     problem: HyperProblem, step: int, state: int, codes: Codes, ahead: Ahead
 ) -> dict[int, Float[np.ndarray, " N"]]:
     """The value of every legal action in the hyper-states of one state."""
+    # Computed once for each counter, and for each move, of the state.
     concentration = cache(partial(problem.counters.concentration, codes))
     value = cache(partial(ahead.value, codes))
 
@@ -581,10 +608,12 @@ def _action_values(
 
     def action_value(action: int) -> float | Float[np.ndarray, " N"]:
         branches = problem.branches(step, state, action)
+        # The last step with rewards of the pair: the outcome does not matter.
         if step == problem.horizon - 1 and not problem.by_outcome:
             return branch_value(branches[0])  # whatever the outcome
         counters = problem.row_counters(step, state, action)
         if not counters:
+            # A known row: sum over outcomes of probability times value.
             return sum(branch.prob * branch_value(branch) for branch in branches)
         # Posterior predictive of an outcome: its concentration over the total of the row.
         weighted = sum(concentration(branch.row_counter) * branch_value(branch) for branch in branches)

@@ -99,11 +99,13 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
     """
     contexts, number = posterior.contexts, len(posterior.contexts)
     shared = posterior.parts is None
+    # Beliefs by context are stored one by one, common draws as tables over all contexts.
     rows, reward = posterior.tables if shared else (None, None)
     laplace = posterior.laplace
     return StoredContexts(
         posterior.space.alone,
         tuple(StoredColumn(*column) for column in contexts.columns),
+        # How often each context was seen, which tables and subgroups show.
         contexts.transitions,
         contexts.subjects,
         contexts.process,
@@ -116,6 +118,7 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
         None if posterior.sites is None else {name: np.asarray(x) for name, x in posterior.sites.items()},
         None if shared else tuple(posterior.at(c) for c in range(number)),
         tuple(_law_record(law) for law in posterior.laws),
+        # Five numbers of the approximation about the mode; its draws are in the tables.
         None if laplace is None else tuple(float(x) for x in laplace[3:]),
         posterior.doubts,
         {name: to_store(outcome) for name, outcome in posterior.paired.items()} or None,
@@ -138,6 +141,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         stored.process,
     )
     space = ContextSpace.over(stored.space, contexts)
+    # Every array is held against the sizes of the space before it is believed.
     full = (len(contexts), *space.shape, space.n_outcomes)
     for column in contexts.columns:
         _check(f"covariate {column.name!r}", np.shape(column.values), full[:1])
@@ -149,6 +153,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
     else:
         _check("rows", stored.rows.shape[1:], full)
         _check("reward", stored.reward.shape, (len(stored.rows), *full[:-1]))
+    # The program is not there: new contexts are refused when they are asked for.
     return ContextPosterior(
         space,
         None,
@@ -194,6 +199,7 @@ def _law_record(law: RowLaw) -> StoredLaw:
 
 
 def _law(stored: StoredLaw) -> RowLaw:
+    # Columns are known by name and scale alone: enough for coefficients.
     none = np.zeros((0, 0, 0, len(stored.columns)))
     design = Design(Formula(False, (), ()), {}, Layout((), ()), 0, stored.columns, stored.mean, stored.spread)
     possible = np.zeros((0, 0, 0), bool) if stored.of_rows else None

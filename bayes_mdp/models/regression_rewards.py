@@ -70,6 +70,7 @@ def linear_rewards(
             )
     else:
         check_number("noise", noise, lambda x: (x > 0) & np.isfinite(x), "a positive number, or its prior")
+    # One predictor a pair; all laws below put their own link on it.
     eta = _predictor("linear", space, terms, coefficients, options)
     scale = numpyro.sample(f"{options.name or REWARD}_noise", noise) if isinstance(noise, dist.Distribution) else noise
     return dist.Normal(eta, jnp.asarray(scale, eta.dtype))
@@ -102,6 +103,7 @@ def logistic_rewards(
         >>> numpyro.handlers.seed(lambda: bm.models.logistic_rewards(space, "state:action"), 0)().batch_shape
         (3, 2)
     """
+    # The logit link, inside the law: no probability is rounded to one.
     return dist.Bernoulli(logits=_predictor("logistic", space, terms, coefficients, options))
 
 
@@ -132,6 +134,7 @@ def poisson_rewards(
         >>> numpyro.handlers.seed(lambda: bm.models.poisson_rewards(space, "state"), 0)().batch_shape
         (3, 2)
     """
+    # The log link: coefficients multiply the rate.
     return dist.Poisson(jnp.exp(_predictor("poisson", space, terms, coefficients, options)))
 
 
@@ -145,11 +148,13 @@ def _predictor(
     """The linear predictor of a reward law, which is recorded by it."""
     case = read_case(space, terms, options, REWARD, of_rows=False)
     eta, prior = predictors(case, WORD, coefficients, options.shrink)
+    # One column of coefficients; its axis goes.
     return keep_law(kind, case, eta[..., 0], WORD, "", prior, (), None)
 
 
 def _is_positive(support: Any) -> bool:
     """Whether a support holds positive numbers alone, but perhaps zero."""
+    # The two that have no bound to ask for.
     if support in (constraints.positive, constraints.nonnegative):
         return True
     low = getattr(support, "lower_bound", None)

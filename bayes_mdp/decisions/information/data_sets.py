@@ -103,8 +103,8 @@ class Group:
 
     @cached_property
     def row(self) -> Int[np.ndarray, "*H S A"]:
-        # Without tables every pair has a site row of its own, in order.
         """The site row of each pair, -1 where the row is known."""
+        # Without tables every pair has a site row of its own, in order.
         shape = self.tables.shape[:-1]
         return np.arange(math.prod(shape)).reshape(shape) if self.tables.row is None else np.asarray(self.tables.row)
 

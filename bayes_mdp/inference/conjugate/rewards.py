@@ -297,6 +297,7 @@ class KnownRewards(Rewards):
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
         """The mean rewards; `key` is not used."""
+        # Known numbers are the same in every draw: one row, repeated as a view.
         mean = np.asarray(self.known, np.float64)[place]
         return lambda num, _: np.broadcast_to(mean, (num, len(mean)))
 
@@ -312,6 +313,7 @@ class KnownRewards(Rewards):
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["KnownRewards", RealScalar]:
         """The same belief. The density of rewards under a known law does not follow from their moments: nan."""
+        # A known law has a density for each reward; moments do not hold it.
         seen = xp.any(xp.asarray(counts.reward_count) > 0)
         return self, xp.where(seen & (self.known_law is not None), np.nan, 0.0)
 
@@ -319,6 +321,7 @@ class KnownRewards(Rewards):
         """weight times log density under the known law; zero where rewards are numbers."""
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
+        # A law by outcome is read at the outcome of each transition.
         law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
         return density_by_weight(law, reward, weight)
 
@@ -374,6 +377,7 @@ def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) ->
     # A value outside the support is replaced before log_prob is asked: its nan would spread through `where` in
     # derivatives.
     value = xp.asarray(reward, int if law.is_discrete else float)
+    # Weight zero masks a reward, even an impossible one; weight times minus infinity would be nan.
     taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
     inside = xp.where(taken & possible, value, law.support.feasible_like(value))
     return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)

@@ -62,6 +62,7 @@ class BetaBelief(RewardBelief):
 
     def noise(self) -> Cells:
         """Expected probs (1 - probs)."""
+        # E[p (1 - p)] is (a + b) Var p for a beta law.
         return (self.concentration1 + self.concentration0) * self.variance()
 
     @property
@@ -96,6 +97,7 @@ class BetaBelief(RewardBelief):
         count, mean, _ = split(statistics)
         log_ones = log_rising(self.concentration1, count * mean)
         log_zeros = log_rising(self.concentration0, count * (1.0 - mean))
+        # Beta-Bernoulli of a sequence: B(a + ones, b + zeros) / B(a, b).
         return log_ones + log_zeros - log_rising(self.concentration1 + self.concentration0, count)
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
@@ -108,6 +110,7 @@ class BetaBelief(RewardBelief):
 
     def urn(self) -> Float[AnyArray, "*cells K"]:
         """Zeros and ones."""
+        # Zeros first: the label of an urn is its value.
         return jnp.stack([jnp.asarray(self.concentration0), jnp.asarray(self.concentration1)], -1)
 
     @staticmethod

@@ -60,6 +60,7 @@ class BetaBinomialBelief(RewardBelief):
         return BetaBinomialBelief(self.concentration1 + successes, self.concentration0 + failures, self.total_count)
 
     def _split(self, statistics: Statistics) -> tuple[Cells, Cells]:
+        # Sums from count and mean: successes count * mean, the rest of the trials are failures.
         count, mean, _ = split(statistics)
         # A reward above its `total_count` has density zero (`log_constant`); there are no fewer failures than none.
         return count * mean, xp.maximum(count * (self.total_count - mean), 0.0)
@@ -68,6 +69,7 @@ class BetaBinomialBelief(RewardBelief):
         """Mean and variance of probs."""
         total = self.concentration1 + self.concentration0
         mean = self.concentration1 / total
+        # p (1 - p) / (total + 1), factor by factor against overflow.
         return mean, mean * (self.concentration0 / total) / (total + 1.0)
 
     def mean(self) -> Cells:
@@ -80,6 +82,7 @@ class BetaBinomialBelief(RewardBelief):
 
     def noise(self) -> Cells:
         """total_count E[probs (1 - probs)]."""
+        # E[p (1 - p)] is (a + b) Var p for a beta law.
         return self.total_count * (self.concentration1 + self.concentration0) * self._moments()[1]
 
     @property
@@ -123,6 +126,7 @@ class BetaBinomialBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the binomial coefficients."""
         successes, failures = self._split(statistics)
+        # Beta-binomial of a sequence: B(a + successes, b + failures) / B(a, b).
         log_product = log_rising(self.concentration1, successes) + log_rising(self.concentration0, failures)
         return log_product - log_rising(self.concentration1 + self.concentration0, successes + failures)
 
@@ -142,6 +146,7 @@ class BetaBinomialBelief(RewardBelief):
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Binomial(total_count, probs)."""
+        # log of the binomial coefficient as terms: their sizes tell the rounding.
         total, probs = np.asarray(self.total_count), drawn[0]
         choose = gammaln(total + 1.0), -gammaln(reward + 1.0), -gammaln(total - reward + 1.0)
         return *choose, xlogy(reward, probs), xlogy(total - reward, 1.0 - probs)
@@ -151,6 +156,7 @@ class BetaBinomialBelief(RewardBelief):
         total, probs = np.asarray(self.total_count), drawn[0]
 
         def below(k: np.ndarray) -> np.ndarray:
+            # The regularised incomplete beta function; k >= n is certain.
             return np.where(k >= total, 1.0, 1.0 - betainc(k + 1.0, np.maximum(total - k, 1.0), probs))
 
         return whole_quantile(uniform, below)

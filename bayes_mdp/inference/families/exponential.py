@@ -45,6 +45,7 @@ class GammaExponentialBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "GammaExponentialBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # Gamma(a + n, b + sum of rewards).
         return GammaExponentialBelief(self.concentration + count, self.rate + count * mean)
 
     def mean(self) -> Cells:
@@ -53,12 +54,14 @@ class GammaExponentialBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """Var[1 / rate]; inf where concentration <= 2."""
+        # An inverse gamma: mean b / (a - 1), variance b^2 / ((a - 1)^2 (a - 2)).
         mean = over(self.rate, self.concentration - 1.0, np.inf)
         return over(mean**2, self.concentration - 2.0, np.inf)
 
     def noise(self) -> Cells:
         """E[1 / rate^2]; inf where concentration <= 2."""
         mean = over(self.rate, self.concentration - 1.0, np.inf)
+        # E[1 / rate^2] = b^2 / ((a - 1) (a - 2)).
         return over(mean * self.rate, self.concentration - 2.0, np.inf)
 
     @property
@@ -109,5 +112,6 @@ class GammaExponentialBelief(RewardBelief):
     @staticmethod
     def log_density_of_sum(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
         """That of a gamma process."""
+        # The sum of n exponentials is a gamma variable; its base measure is left out.
         rate = jnp.asarray(law.rate)
         return jax_xlogy(count, rate) - rate * total

@@ -38,6 +38,7 @@ class LogNormalBelief(NormalBelief):
 
     def after(self, statistics: Statistics) -> "LogNormalBelief":
         """The belief after data."""
+        # The normal family on logarithms; only moments of rewards differ.
         after = NormalBelief.after(self, statistics)
         return LogNormalBelief(after.loc, after.scale, after.noise_scale)
 
@@ -51,16 +52,19 @@ class LogNormalBelief(NormalBelief):
 
     def variance(self) -> Cells:
         """Var exp(mu + noise_scale^2 / 2)."""
+        # (e^v - 1) E^2: expm1 keeps digits for small variances.
         return self.mean() ** 2 * xp.expm1(self.scale**2)
 
     def noise(self) -> Cells:
         """E (exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
+        # E exp(2 mu + noise^2) is mean^2 e^(scale^2).
         return self.mean() ** 2 * xp.exp(self.scale**2) * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """E exp(mu + noise_scale^2 / 2) for mu ~ Normal(mean of the logarithms, noise_scale^2 / count)."""
         count, mean, _ = split(statistics)
         seen = count > 0
+        # Variance of one logarithm, and of its mean estimated from n of them.
         spread = xp.asarray(self.noise_scale) ** 2 * (1.0 + 1.0 / xp.where(seen, count, 1.0))
         return xp.where(seen, xp.exp(mean + 0.5 * spread), np.nan)
 

@@ -45,6 +45,7 @@ class GammaBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "GammaBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # Gamma(a + sum of rewards, b + n).
         return GammaBelief(self.concentration + count * mean, self.rate + count)
 
     def mean(self) -> Cells:

@@ -102,6 +102,7 @@ class Recipe:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recipe):
             return False
+        # The prior object itself is not compared: equal computations have equal digests.
         identity, other_identity = ((r.digest, r.method, r.rewards_only) for r in (self, other))
         return identity == other_identity
 
@@ -128,9 +129,11 @@ class Recipe:
         Raises:
             ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
         """
+        # Improper sites have no draws: some value inside their support is enough for the shapes.
         summary = summarise(
             cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
         )
+        # Without sufficient statistics the rewards are kept one by one.
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space, by_outcome=self.by_outcome)
         if isinstance(data, Transitions) and not np.size(data.state):
@@ -155,6 +158,7 @@ class Recipe:
         if self.prior is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
         algorithm = _ALGORITHMS[type(self.method)][1]
+        # The program conditioned on data, or on rewards alone given the outcomes.
         model = conditioned(self.prior, self.space, rewards_only=self.rewards_only)
         return algorithm(key, model, data_statistics, self.method)
 
@@ -172,6 +176,7 @@ class Recipe:
         self.refuse_improper()
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
+            # A draw of the prior is a run of the program.
             trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
             return {name: trace[name]["value"] for name in self.latents}
 
@@ -238,11 +243,13 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
                 "NUTS updates discrete sites by itself"
             )
     improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
+    # Traced as inputs: their values do not enter the digest.
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
     with jax.enable_x64(True):
+        # An observation that no latent site enters is a constant, and bends nothing.
         constants = Probe(trace_program(prior, space)).constants if facts.bent else {}
     drawable, constant = facts.bent <= constants.keys(), sum(constants.values())
     extra = rewards_only, observed, constant, facts.by_outcome
@@ -261,6 +268,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     def program() -> None:
         specs.append(prior(space))
 
+    # Given values first, then feasible ones for improper sites, then seeded draws.
     substituted = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     trace = unique_trace(handlers.seed(substituted, 0))
     check_spec(specs[0], space)
@@ -274,6 +282,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
     found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
+    # Everything that inference can see of a program: the digest of these is its identity.
     return [density(site) for site in samples], transition_table(specs[0], space), table
 
 
@@ -283,6 +292,7 @@ def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[M
     Raises:
         ValueError: it is none that a bridge could use, or data were lost.
     """
+    # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
     if recipe.improper:
         raise ValueError(
             f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "

@@ -40,6 +40,7 @@ def check_row_values(
 ) -> None:
     """Entries of those rows."""
     for name, values in (("features", features), ("target", target)):
+        # Values are looked at on the host; inside a loop the shapes alone are.
         if values is not None:
             check_that(name, values, np.isfinite, "a finite number")
     check_that("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
@@ -65,6 +66,7 @@ def shrink_one(
     two.
     """
     if masked:
+        # The row of the action taken, zeros for all others: their matrices change by nothing.
         rows = jnp.where(jnp.arange(len(covariance))[:, None] == action, row, 0.0)
         v = einsum("ade,ae->ad", covariance, rows)
         scale = jax.lax.rsqrt(1 + jnp.maximum(jnp.sum(v * rows, 1, keepdims=True), 0.0))
@@ -72,6 +74,7 @@ def shrink_one(
         return covariance - g[:, :, None] * g[:, None, :], jnp.sum(g * scale, 0)
     v = matmul(covariance[action], row)
     scale = jax.lax.rsqrt(1 + jnp.maximum(matmul(row, v), 0.0))
+    # Sherman-Morrison, with a root of the denominator in either factor.
     g = v * scale
     return covariance.at[action].add(-g[:, None] * g), g * scale
 
@@ -114,6 +117,7 @@ def shrink_root_block(
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
         lower = jnp.linalg.cholesky(square + raised * eye)
         stacked = jax.scipy.linalg.solve_triangular(lower, stacked, lower=True)
+    # Orthonormal (P Q): P = L^-1, Q = L^-1 F without forming I + F F'.
     p, q = stacked[:, :, : len(action)], stacked[:, :, len(action) :]
     v = matmul(root, q.swapaxes(1, 2))
     later = root - matmul(v, jax.scipy.linalg.solve_triangular(eye + p, q, lower=True))
@@ -133,6 +137,7 @@ def learn(
         root = jnp.sqrt(weight)
         features = features * root[:, None]
         target = None if target is None else target * root
+    # With one or two actions computing all of them is cheaper than an indexed update.
     learn_row = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
     if len(action) == 1:
         return learn_row((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
@@ -154,6 +159,7 @@ def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Mat
     matrix, gain = block(matrix, features, action)
     if target is None:
         return matrix, mean
+    # The innovation of every row under the means before the block.
     miss = target - jnp.sum(features * mean[action], 1)
     return matrix, mean + einsum("akd,k->ad", gain, miss)
 
@@ -161,6 +167,7 @@ def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Mat
 def _learn_one(shrink: One, now: tuple[Array, Array], row: OneRow, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
+    # Kalman update of the mean: gain times innovation.
     return matrix, mean if target is None else mean.at[action].add(gain * (target - matmul(x, mean[action])))
 
 
@@ -200,6 +207,7 @@ def predictive(
     target: Float[Array, " K"],
 ) -> Float[Array, " K"]:
     """Log-density of targets under N(mean, variance + noise) of their action."""
+    # The variance of a target: that of its mean, plus the noise.
     loc, epistemic = (jnp.take_along_axis(x, action[:, None], 1)[:, 0] for x in (mean, variance))
     return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(epistemic + noise))
 
@@ -218,6 +226,7 @@ def some_root(covariance: Matrices) -> Matrices:
         values, vectors = jnp.linalg.eigh(covariance)
         return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
 
+    # Cholesky fails (nan) on a matrix that rounding has made indefinite: only then the slower eigenvalues.
     return jax.lax.cond(jnp.all(jnp.isfinite(lower)), lambda: lower, positive_part)
 
 
@@ -252,6 +261,7 @@ class LastLayerGaussian(eqx.Module):
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
+        # Before data Sigma_a = prior_variance I: the variance is that times |phi|^2.
         return self.noise_variance * self.prior_variance * jnp.sum(features**2, -1)
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
@@ -266,6 +276,7 @@ class LastLayerGaussian(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the posterior."""
+        # mean + sqrt(noise) S z has covariance noise S S'.
         return self.mean + jnp.sqrt(self.noise_variance) * colour_noise(key, self.root)
 
     def update(
@@ -341,6 +352,7 @@ class LinearGaussian(LastLayerGaussian):
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, as the squared norm of phi' S_a."""
+        # |phi' S_a|^2: a sum of squares cannot be negative.
         return self.noise_variance * jnp.sum(einsum("bd,ade->bae", features, self.matrix) ** 2, -1)
 
 
@@ -371,6 +383,7 @@ class CovarianceGaussian(LastLayerGaussian):
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, not below zero."""
         projected = einsum("bd,ade->abe", features, self.matrix)
+        # Rounding may make phi' Sigma_a phi negative: cut off at zero.
         return self.noise_variance * jnp.maximum(einsum("abe,be->ba", projected, features), 0.0)
 
 
@@ -404,6 +417,7 @@ class LinearGaussianPrior(eqx.Module):
         check_count("n_actions", n_actions)
         check_count("num_features", num_features)
         variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
+        # A root of variance I is sqrt(variance) I.
         scale = jnp.sqrt(variance) if self.square_root else variance
         matrix = jnp.broadcast_to(scale * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))
