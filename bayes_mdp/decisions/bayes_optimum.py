@@ -190,8 +190,7 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
         raise TypeError(
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
-    # The exact route draws nothing.
-    # A program becomes its closed form, or is refused: an approximate belief has no hyper-states.
+    # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
     return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
 
 
@@ -388,7 +387,7 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
         arrays = jax.tree.map(np.array, (rows, rewards))
         base = np.asarray(arrays[0].site_concentration, np.float64)
         beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
-        paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+        reward_base = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
     # A leading axis of steps, of length one where there is none.
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
@@ -398,7 +397,7 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     return HyperProblem(
         horizon=horizon,
         legal=legal,
-        counters=_counters(base, np.asarray(paid), (row, cell, legal), horizon),
+        counters=_counters(base, np.asarray(reward_base), (row, cell, legal), horizon),
         row=row,
         column=full_table(np.arange(full[-1]) if rows.column is None else rows.column),
         known=full_table(0.0 if rows.known is None else rows.known),
@@ -421,24 +420,26 @@ def _reward_tables(rewards: RewardCells | KnownRewards) -> tuple[np.ndarray, np.
     return np.reshape(cell, rewards.shape), known
 
 
-def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...], horizon: int) -> Counters:
+def _counters(base: np.ndarray, reward_base: np.ndarray, tables: tuple[np.ndarray, ...], horizon: int) -> Counters:
     """Bit fields that are wide enough for what an episode can add."""
     row, cell, legal = tables
-    number = base.size + paid.size
-    check_memory(f"posterior has {number} counts", COUNTER_BYTES * number, "known or shared rows have fewer")
-    uses, last = np.zeros((2, base.size + paid.size), int)
+    num_counters = base.size + reward_base.size
+    check_memory(
+        f"posterior has {num_counters} counts", COUNTER_BYTES * num_counters, "known or shared rows have fewer"
+    )
+    uses, last = np.zeros((2, base.size + reward_base.size), int)
     for step in range(horizon):
-        chosen = row[step % len(row)][legal]
-        cells = cell[step % len(row)][legal]
-        rows = np.unique(chosen[chosen >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
+        used_rows = row[step % len(row)][legal]
+        used_cells = cell[step % len(row)][legal]
+        row_counters = np.unique(used_rows[used_rows >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
         # The two counters of every cell follow those of the rows.
-        paying = base.size + 2 * np.unique(cells[cells >= 0])[:, None] + np.arange(2)
-        now = np.concatenate([rows.ravel(), paying.ravel()])
-        uses[now] += 1
-        last[now] = step
+        reward_counters = base.size + 2 * np.unique(used_cells[used_cells >= 0])[:, None] + np.arange(2)
+        counters_in_use = np.concatenate([row_counters.ravel(), reward_counters.ravel()])
+        uses[counters_in_use] += 1
+        last[counters_in_use] = step
     # A counter that is used n times needs the bits of n - 1; a row with one outcome needs none.
     varies = np.repeat((base > 0).sum(-1) > 1, base.shape[1]) & (base.ravel() > 0)
-    varies = np.concatenate([varies, np.ones(paid.size, bool)])
+    varies = np.concatenate([varies, np.ones(reward_base.size, bool)])
     width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
     word, shift = np.zeros((2, width.size), int)
     used, place = 0, 0
@@ -448,7 +449,7 @@ def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...]
             used, place = 0, place + 1
         word[counter], shift[counter] = place, used
         used += width[counter]
-    return Counters(np.concatenate([base.ravel(), paid.ravel()]), last, width, word, shift, place + 1)
+    return Counters(np.concatenate([base.ravel(), reward_base.ravel()]), last, width, word, shift, place + 1)
 
 
 def enumerate_hyperstates(
@@ -485,8 +486,8 @@ def enumerate_hyperstates(
         # Beside all codes: concentrations and values of all branches, while the largest state of a layer is solved.
         largest = int(np.argmax([len(codes) for codes in layers[-1]]))
         # Words and floats that the largest state needs while its layer is solved.
-        numbers = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
-        room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * numbers
+        words_per_hyperstate = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
+        room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * words_per_hyperstate
         layer = _next_layer(problem, step, layers[-1], room) if step < problem.horizon - 1 and room >= 0 else []
         if room < 0 or layer is None:
             source = "half of what is free; see max_bytes" if max_bytes is None else "max_bytes"
@@ -600,17 +601,17 @@ def _action_values(
             next_values = [problem.discount * values for values in next_values]
         if branch.reward_counter < 0:
             return branch.reward + next_values[0] if next_values else branch.reward
-        # A Bernoulli reward: its probability is paid / (paid + failed), and the counts after 0 and after 1 may differ.
-        failed, paid = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
+        # A Bernoulli reward: one with probability ones / (ones + zeros), and the counts after 0 and after 1 may differ.
+        zeros, ones = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
         if len(next_values) == 2:
-            return (paid * (1.0 + next_values[1]) + failed * next_values[0]) / (paid + failed)
-        return paid / (paid + failed) + (next_values[0] if next_values else 0.0)
+            return (ones * (1.0 + next_values[1]) + zeros * next_values[0]) / (ones + zeros)
+        return ones / (ones + zeros) + (next_values[0] if next_values else 0.0)
 
     def action_value(action: int) -> float | Float[np.ndarray, " N"]:
         branches = problem.branches(step, state, action)
         # The last step with rewards of the pair: the outcome does not matter.
         if step == problem.horizon - 1 and not problem.by_outcome:
-            return branch_value(branches[0])  # whatever the outcome
+            return branch_value(branches[0])
         counters = problem.row_counters(step, state, action)
         if not counters:
             # A known row: sum over outcomes of probability times value.

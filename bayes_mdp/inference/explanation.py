@@ -78,6 +78,7 @@ class SiteExplanation:
         """
         if self.role == "hyperparameter" or self.varies is None:
             return ""
+        # Axes along which nothing of the site differs.
         constant_over = [name for name in ("state", "action") if name not in self.varies]
         return f"one value for all {' and '.join(f'{name}s' for name in constant_over)}" if constant_over else ""
 
@@ -180,6 +181,7 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         sites.append(SiteExplanation(site.name, site.family, site.shape, role, route_of_site, why, change, varies))
     law, drawn = program.law.family, route.fit.method == "nuts"
     # Only for a whole program by chains, whose rewards stand in the way.
+    # A program by chains may have rows that alone would collapse.
     helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
     return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
 
@@ -193,6 +195,7 @@ def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     seen = look_at(prior, space)
     laws = seen.laws
     lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
+    # Sticks with normal coefficients: Gibbs by augmentation.
     if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
         lines.append("method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit")
     if laws:
@@ -201,6 +204,7 @@ def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     if seen.plain and cells > LARGE:
         lines.append(f"{cells} cells are many for chains, which method='auto' runs only where Pareto k is above .5")
         return Explanation("laplace", {}, (), "known", in_contexts=tuple(lines))
+    # Without a record of laws all contexts are one large space.
     told = explain(side_by_side(prior, space), space.side_by_side)
     return replace(told, in_contexts=tuple(lines))
 
@@ -243,6 +247,7 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
     elements = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
     for entries in (probe.transition, *probe.reward.values()) if elements.size else ():
         element = compact(entries.element)
+        # Elements of this site among those of the laws.
         mine = (element >= elements[0]) & (element <= elements[-1])
         followed |= bool(mine.any())
         for axis, name in enumerate(axes[: element.ndim]):
@@ -256,6 +261,7 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
                 plates.add(name)
     if plates:
         return tuple(name for name in axes if name in plates)
+    # A single number varies over nothing.
     return () if followed or math.prod(site.shape) == 1 else None
 
 
@@ -297,6 +303,7 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
         alternative = CONJUGATE_LAWS.get(law)
         return (
             f"a {law} law of rewards has no conjugate sites",
+            # Reward laws first, then the sites of their parameters.
             f"one that has some: {alternative}" if alternative else "",
         )
     for parameter, entries in probe.reward.items():
@@ -311,6 +318,7 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
 
 def _refusal(site: Site, route: Route) -> str | None:
     """What the proofs said of this site, the last one first; None: nothing."""
+    # The route that came closest says most.
     for sentence in reversed(list(route.why_not.values())):
         before, _, why = sentence.partition(IN_THE_WAY)
         if f"site {site.name!r}" in before and why:

@@ -225,6 +225,7 @@ class Fitted(Module):
         if self.log_weights is None:
             return self.law_at(key, 0)
         # A component first, then the law within it: two keys, so that neither choice shifts the other.
+        # Without weights there is one component.
         key_component, key = jax.random.split(key)
         return self.law_at(key, jax.random.categorical(key_component, jnp.asarray(self.log_weights)))
 
@@ -232,6 +233,7 @@ class Fitted(Module):
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
         draw = lambda key: self.sample_law(key).mdp(self.space)  # noqa: E731
         for _ in sample_shape:
+            # One `vmap` for each axis of the batch.
             draw = jax.vmap(draw)
         return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
@@ -287,6 +289,7 @@ class Fitted(Module):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of draws, where a class has no formula for them."""
         laws, visits = self._moment_laws(), np.asarray(self.visit_counts(), np.float64)
+        # By outcome: averaged over the row of the same draw.
         reward = laws.mean if not laws.rewards.by_outcome else (laws.rows * laws.mean).sum(-1)
         nothing = np.full(visits.shape, np.nan)
         return PairMoments(laws.rows.mean(0), laws.rows.var(0), reward.mean(0), reward.var(0), nothing, visits)
@@ -329,6 +332,7 @@ class Fitted(Module):
     @property
     def reference(self) -> "Fitted":
         """What stands for all components in what they share (data, laws, tables): of K closed forms the first."""
+        # A mixture looks at its first component for what all share.
         return self
 
     @property

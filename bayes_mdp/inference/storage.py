@@ -147,10 +147,12 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     header = {
         "format": FORMAT_VERSION,
         "libraries": {name: version_of(name) for name in _LIBRARIES},
+        # Types and shapes stand in the header: the bytes are read without a mark.
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "tree": tree,
     }
     text = json.dumps(header).encode()
+    # Length of the header in front, so that it can be read without the rest.
     body = b"".join([_MAGIC, len(text).to_bytes(_LENGTH, "little"), text, *(_bytes(array) for array in arrays)])
     content = body + hashlib.sha256(body).digest()
     # Written under another name and renamed: a file that is there is whole.
@@ -181,8 +183,10 @@ def load(path: str | os.PathLike[str]) -> Storable:
     """
     # Checksum before content: nothing of an altered file is interpreted.
     content = read_bytes(path, "a posterior that bayes_mdp.save wrote")
+    # The last bytes are the checksum of all before.
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if not body.startswith(_MAGIC):
+        # Magic first: any other file gets its own message.
         raise ValueError(f"{path} is no saved posterior: it does not begin with {_MAGIC.decode()}")
     if hashlib.sha256(body).digest() != digest:
         raise ValueError(f"{path} is cut or altered: its checksum does not fit, expected the file as it was saved")
@@ -229,6 +233,7 @@ def _header(path: str | os.PathLike[str], body: bytes) -> tuple[dict[str, Json],
 
 def _writer(header: dict[str, Json]) -> str:
     libraries = header.get("libraries")
+    # What a file says of its writer is shown, not believed.
     wrote = libraries.get("bayes-mdp") if isinstance(libraries, dict) else None
     return wrote[:40] if isinstance(wrote, str) else "of an unknown version"
 

@@ -125,6 +125,7 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         was tried, the posterior is of another kind.
     """
     if not isinstance(posterior, _Counted) or not posterior.num_rewards_observed():
+        # Without rewards nothing was tried in this sense.
         return None
     # Legal pairs with data against legal pairs without.
     tried = np.asarray(posterior.visit_counts()) > 0
@@ -134,6 +135,7 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         return None
     moments = moments_of(posterior)
     reward, variance = (np.asarray(x, np.float64) for x in (moments.reward, moments.reward_variance))
+    # Means that do not exist are no bar.
     means = reward[tried & np.isfinite(reward)]
     if not means.size:
         return None
@@ -173,6 +175,7 @@ def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
         moments = as_numpy(_moments_in_jit(jax.tree.map(np.array, posterior)))
     if not isinstance(posterior, _KnowsMissingMeans):
         return moments
+    # Draws have a mean even where the law has none.
     missing = posterior.missing_means()
     reward, variance = np.where(missing, np.nan, moments.reward), np.where(missing, np.inf, moments.reward_variance)
     return moments._replace(reward=reward, reward_variance=variance)

@@ -104,17 +104,18 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
         # Counts of outcomes suffice for the rows, whatever the law of the rewards.
         counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
         with space.plates():
-            law = CategoricalCounts(transition_table(spec, space))
-            # Their density is that of the sequence: no multinomial coefficient.
-            numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
+            # The density is that of the sequence: no multinomial coefficient.
+            law_of_counts = CategoricalCounts(transition_table(spec, space))
+            numpyro.sample(OBSERVED_NEXT_STATE, law_of_counts, obs=jnp.asarray(counts.transitions, dtype=float))
     # Known rewards: what was paid tells nothing.
     if rewards.law is None:
         return
     if isinstance(prepared, Statistics):
         with space.plates():
-            law = RewardStatistics(rewards.law)
+            law_of_sums = RewardStatistics(rewards.law)
             # Rewards by outcome: the last axis of cells is an event, as in the law itself.
-            numpyro.sample(OBSERVED_REWARD, law.to_event(1) if rewards.by_outcome else law, obs=prepared.reward_value)
+            event_law = law_of_sums.to_event(1) if rewards.by_outcome else law_of_sums
+            numpyro.sample(OBSERVED_REWARD, event_law, obs=prepared.reward_value)
     elif prepared.reward is not None:
         _observe_rows(rewards, space, prepared)
 

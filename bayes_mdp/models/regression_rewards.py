@@ -21,8 +21,8 @@ from bayes_mdp.models.regression_rows import RegressionOptions, keep_law, predic
 from bayes_mdp.utils.validation import check_number, check_type
 
 REWARD = "reward"
-WORD = (REWARD,)
-"""What the one column of coefficients is of."""
+COLUMNS = (REWARD,)
+"""What each column of coefficients is of: there is one, of the reward."""
 
 
 def linear_rewards(
@@ -147,9 +147,9 @@ def _predictor(
 ) -> Float[Array, "*C S A"]:
     """The linear predictor of a reward law, which is recorded by it."""
     case = read_case(space, terms, options, REWARD, of_rows=False)
-    eta, prior = predictors(case, WORD, coefficients, options.shrink)
+    eta, prior = predictors(case, COLUMNS, coefficients, options.shrink)
     # One column of coefficients; its axis goes.
-    return keep_law(kind, case, eta[..., 0], WORD, "", prior, (), None)
+    return keep_law(kind, case, eta[..., 0], COLUMNS, "", prior, (), None)
 
 
 def _is_positive(support: Any) -> bool:

@@ -204,19 +204,19 @@ def find_cycle(
 def _path(graph: csr_matrix, start: int, goal: int) -> tuple[int, ...]:
     """A shortest path, by breadth first."""
     # Where each state was reached from.
-    came: dict[int, int] = {start: start}
+    came_from: dict[int, int] = {start: start}
     queue = [start]
     for state in queue:
         if state == goal:
             break
         for next_state in graph.indices[graph.indptr[state] : graph.indptr[state + 1]]:
-            if int(next_state) not in came:
-                came[int(next_state)] = state
+            if int(next_state) not in came_from:
+                came_from[int(next_state)] = state
                 queue.append(int(next_state))
     # Backwards from the goal.
     path = [goal]
     while path[-1] != start:
-        path.append(came[path[-1]])
+        path.append(came_from[path[-1]])
     return tuple(path[::-1])
 
 

@@ -366,40 +366,51 @@ def solve_by_priority(
     check_count("max_backups", max_backups)
     if start is not None:
         check_shape("start.v", start.v, (mdp.n_states,), "state")
-    known = _list_rows(mdp)
+    listed = _list_rows(mdp)
     # Without a plan to start from all values are zero, and all states change.
     values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
     states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
     states = states if states.size else states.astype(int)  # an empty list has no type of its own
     check_index("changed", states, mdp.n_states, "state")
-    values, number, empty = _run(known, objective.discount, values, jnp.asarray(states), threshold, max_backups)
+    values, number, empty = _run(listed, objective.discount, values, jnp.asarray(states), threshold, max_backups)
     q, gap = sweep_with_bounds(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
     nothing = jnp.full((), jnp.nan, q.dtype)
     solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
     return solution, int(number)
 
 
-def _list_rows(mdp: MDP | SparseMDP) -> tuple[Array, Array, Array, Array, Predecessors]:
-    """Listed rows, rewards, legal pairs and predecessors."""
+class ListedRows(NamedTuple):
+    """An MDP as lists of K next states of every pair, and the predecessors of every state."""
+
+    successor: Int[Array, "S A K"]
+    probability: Float[Array, "S A K"]
+    reward: Float[Array, "S A"]
+    legal: Bool[Array, "S A"]
+    predecessors: Predecessors
+
+
+def _list_rows(mdp: MDP | SparseMDP) -> ListedRows:
+    """The lists of an MDP, dense or sparse."""
     if isinstance(mdp, SparseMDP):
         successor, probability = mdp.successor, mdp.probability
     else:
         probability = mdp.transition_probs
         successor = jnp.broadcast_to(jnp.arange(mdp.n_states), probability.shape)
     legal = jnp.ones(mdp.reward.shape, bool) if mdp.legal is None else mdp.legal
-    return successor, probability, mdp.reward, legal, predecessors_of(successor, (probability > 0) & legal[..., None])
+    predecessors = predecessors_of(successor, (probability > 0) & legal[..., None])
+    return ListedRows(successor, probability, mdp.reward, legal, predecessors)
 
 
 @jax.jit
 def _run(
-    known: tuple[Array, Array, Array, Array, Predecessors],
+    listed: ListedRows,
     discount: RealScalar,
     values: Float[Array, " S"],
     states: Int[Array, " P"],
     threshold: RealScalar,
     max_backups: IntScalar,
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
-    successor, probability, reward, legal, lists = known
+    successor, probability, reward, legal, predecessors = listed
 
     def backup(states: Int[Array, " P"], values: Float[Array, "S M"]) -> Backup:
         # Rows of the batch: [P A K] probabilities times the values of their successors.
@@ -411,5 +422,5 @@ def _run(
     # Only values are read from here on: q and actions of these rows are placeholders.
     first = Sweeps.start(Backup(jnp.zeros_like(reward)[:, None], values[:, None], nowhere))
     sweeps = back_up_states(first, backup, states, threshold)
-    sweeps = pass_on(sweeps, backup, lists, threshold, 2**31 - 1, max_backups)
+    sweeps = pass_on(sweeps, backup, predecessors, threshold, 2**31 - 1, max_backups)
     return sweeps.values[:, 0], sweeps.num_backups, sweeps.waiting == 0

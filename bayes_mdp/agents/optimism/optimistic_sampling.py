@@ -120,8 +120,8 @@ class BOSS(eqx.Module):
         require_ability(belief, CanSample, "BOSS")
         # Planners read the draws many times: they are kept in memory.
         mdp = materialise(merge_draws(belief.sample(key, (self.num_draws,))))
-        # Over draws: what the merged plan gives each real action.
         solution = solve(mdp, problem.objective, start=state)
+        # Optimistic: of each action the copy that suits it best.
         q = _best_draw(solution.q, self.num_draws)
         if isinstance(problem.objective, Episodic):
             return Greedy(q, problem.space.legal), None

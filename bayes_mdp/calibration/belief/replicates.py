@@ -121,23 +121,25 @@ def _categorical(
 
     A block of draws at a time, as their cumulative sums take more memory than the draws.
     """
-    n, c, o = probs.shape
-    uniform = rng.random((n, which.size))
-    size = max(1, NUMBERS_AT_ONCE // (c * o))
-    return np.concatenate([_search(probs[i : i + size], uniform[i : i + size], which) for i in range(0, n, size)])
+    num_draws, num_pairs, num_outcomes = probs.shape
+    uniform = rng.random((num_draws, which.size))
+    size = max(1, NUMBERS_AT_ONCE // (num_pairs * num_outcomes))
+    return np.concatenate(
+        [_search(probs[i : i + size], uniform[i : i + size], which) for i in range(0, num_draws, size)]
+    )
 
 
 def _search(
     probs: Float[np.ndarray, "N C O"], uniform: Float[np.ndarray, "N T"], which: Int[np.ndarray, " T"]
 ) -> Int[np.ndarray, "N T"]:
     """Inversion of all rows by one binary search: the cumulative sums of row r are laid out in [r, r + 1]."""
-    n, c, o = probs.shape
+    num_draws, num_pairs, num_outcomes = probs.shape
     cumulative = np.cumsum(probs.astype(np.float64), axis=-1)
     # The last entry is one to the last bit.
     cumulative /= cumulative[..., -1:]
-    start = np.arange(n * c, dtype=np.float64).reshape(n, c)
+    start = np.arange(num_draws * num_pairs, dtype=np.float64).reshape(num_draws, num_pairs)
     row = start[:, which]
     # Rounding must not carry a draw into the next row.
     target = np.minimum(row + uniform, np.nextafter(row + 1.0, 0.0))
     places = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
-    return places - (row * o).astype(np.int64)
+    return places - (row * num_outcomes).astype(np.int64)

@@ -170,12 +170,15 @@ def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Flo
     pairs, pair_of_row = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     pair_of_row = pair_of_row.reshape(-1)
     # Of each draw: the probability up to the outcome, and of the outcome itself.
-    upto, prob_equal = np.zeros((2, len(draws.transition_probs), pair_of_row.size))
+    prob_up_to, prob_equal = np.zeros((2, len(draws.transition_probs), pair_of_row.size))
     for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
         tried = probs[tuple(pairs)].astype(np.float64)
-        upto[n], prob_equal[n] = np.cumsum(tried, axis=-1)[pair_of_row, rows.outcome], tried[pair_of_row, rows.outcome]
+        prob_up_to[n], prob_equal[n] = (
+            np.cumsum(tried, axis=-1)[pair_of_row, rows.outcome],
+            tried[pair_of_row, rows.outcome],
+        )
     # Leave-one-out: probabilities under the weighted draws [T N].
-    prob_below, prob_equal = ((weights * x.T).sum(1) for x in (upto - prob_equal, prob_equal))
+    prob_below, prob_equal = ((weights * x.T).sum(1) for x in (prob_up_to - prob_equal, prob_equal))
     return prob_below + rng.random(prob_equal.shape) * prob_equal
 
 

@@ -132,6 +132,7 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
 
 
 def _mean_of(draws: CommonDraws) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " Q"]]:
+    # Sums over blocks: draws of all pairs are never in memory together.
     probs, reward = np.zeros(len(draws.rows.pair)), np.zeros(len(draws.rows.state))
     for _, drawn in draws.blocks():
         probs += drawn.probs.sum(0) / draws.num
@@ -143,6 +144,7 @@ def _entries_of(mdp: MDP | SparseMDP, rows: PairRows) -> tuple[Float[np.ndarray,
     """Probabilities of the entries in one MDP, and rewards of the pairs."""
     state, action = rows.state[rows.pair], rows.action[rows.pair]
     dense = np.asarray(mdp.to_dense().transition_probs if isinstance(mdp, SparseMDP) else mdp.transition_probs)
+    # The end is no state of the rows: it has a table of its own.
     inside = rows.next_state < rows.n_states
     probs = np.where(inside, dense[state, action, np.where(inside, rows.next_state, 0)], 0.0)
     if mdp.end_probs is not None:
@@ -194,6 +196,7 @@ def _distances(
 ) -> Iterator[tuple[Float[np.ndarray, "N Q"], Float[np.ndarray, "N Q"]]]:
     """L1 distances of the rows of some draws from the centre, and absolute differences of the rewards."""
     rows = draws.rows
+    # The centre of each entry, by its place in its row.
     centre = middle.probs[rows.pair, np.arange(len(rows.pair)) - rows.first[rows.pair]]
     for _, drawn in draws.blocks(which):
         yield rows.sums(np.abs(drawn.probs - centre)), np.abs(drawn.reward - middle.reward)
@@ -263,7 +266,8 @@ def _state_values(
     # nan of pairs that the fixed part never takes must not spread.
     known = jnp.where(fixed > 0, q, 0.0)
     best = jnp.max(jnp.where(free, q, -jnp.inf), -1)
-    return jnp.sum(fixed * known, -1) + jnp.where(mass > 0, mass * jnp.where(mass > 0, best, 0.0), 0.0)
+    # Where no probability is left there may be no free action: -inf times zero is no number.
+    return jnp.sum(fixed * known, -1) + mass * jnp.where(mass > 0, best, 0.0)
 
 
 @eqx.filter_jit
@@ -276,6 +280,7 @@ def _sweeps(
 ) -> Loop:
     def body(loop: Loop) -> Loop:
         values, _, count = loop
+        # One sweep of the robust Bellman operator.
         new = _state_values(members.worst_values(values, discount), free, fixed, mass)
         return new, jnp.max(jnp.abs(new - values)), count + 1
 
@@ -296,6 +301,7 @@ def _backward(
 ) -> Float[Array, "H S A"]:
     def step(values: Float[Array, " S"], layer: tuple[Array, Array]) -> tuple[Array, Array]:
         q = members.worst_values(values, discount)
+        # The values of a step, from those of the step after it.
         return _state_values(q, free, *layer), q
 
     return jax.lax.scan(step, jnp.zeros(members.n_states), (fixed, mass), reverse=True)[1]

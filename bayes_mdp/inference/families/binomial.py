@@ -78,6 +78,7 @@ class BetaBinomialBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """total_count^2 Var[probs]."""
+        # A known factor: its square.
         return xp.asarray(self.total_count) ** 2 * self._moments()[1]
 
     def noise(self) -> Cells:
@@ -88,6 +89,7 @@ class BetaBinomialBelief(RewardBelief):
     @property
     def pseudo_observations(self) -> Cells:
         """concentration1 + concentration0, in rewards of `total_count` trials."""
+        # A reward is `total_count` trials.
         return over(self.concentration1 + self.concentration0, self.total_count, np.inf)
 
     @property
@@ -118,6 +120,7 @@ class BetaBinomialBelief(RewardBelief):
     def log_constant(self, reward: Cells) -> Cells:
         """Log of the binomial coefficient; minus infinity for what is no count from 0 to `total_count`."""
         reward, total = xp.asarray(reward), xp.asarray(self.total_count)
+        # A whole number of successes among the trials.
         possible = (reward >= 0) & (reward <= total) & (reward == xp.floor(reward))
         inside = xp.where(possible, reward, 0.0)
         choose = xp.gammaln(total + 1.0) - xp.gammaln(inside + 1.0) - xp.gammaln(total - inside + 1.0)
@@ -169,5 +172,6 @@ class BetaBinomialBelief(RewardBelief):
     @staticmethod
     def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
         """Binomial of all trials."""
+        # Successes of all trials that the rewards were made of.
         number = np.round(count * np.asarray(law.total_count)).astype(np.int64)
         return rng.binomial(number, np.clip(np.asarray(law.probs, np.float64), 0.0, 1.0)).astype(float)

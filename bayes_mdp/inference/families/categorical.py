@@ -43,6 +43,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def after(self, statistics: Statistics) -> "DirichletCategoricalBelief":
         """The belief after data."""
+        # One count is one unit of concentration.
         return DirichletCategoricalBelief(self.concentration + statistics)
 
     @property
@@ -73,6 +74,7 @@ class DirichletCategoricalBelief(RewardBelief):
     def noise(self) -> Cells:
         """Expected variance of one reward: Var_pbar(values) c0 / (c0 + 1)."""
         _, variance, total = self._expected()
+        # The law of total variance: what is left of Var_pbar(x).
         return variance * total / (total + 1.0)
 
     @property
@@ -89,6 +91,7 @@ class DirichletCategoricalBelief(RewardBelief):
     @property
     def flat_weight(self) -> float:
         """That of Dirichlet(1, ..., 1)."""
+        # One for each value.
         return float(np.shape(self.concentration)[-1])
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
@@ -162,6 +165,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log probs of the value."""
+        # The probability of the value that each reward is.
         return (np.log(np.take_along_axis(drawn[0], reward.astype(int)[..., None], -1)[..., 0]),)
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

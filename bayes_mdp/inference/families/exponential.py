@@ -71,6 +71,7 @@ class GammaExponentialBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
+        # Gamma(a, 1) / b.
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
@@ -99,6 +100,7 @@ class GammaExponentialBelief(RewardBelief):
         count, mean, _ = split(statistics)
         total = count * mean
         shrink = self.concentration * xp.log1p(total / self.rate) + count * xp.log(self.rate + total)
+        # The rising factorial is Gamma(a + n) / Gamma(a).
         return log_rising(self.concentration, count) - shrink
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
@@ -107,6 +109,7 @@ class GammaExponentialBelief(RewardBelief):
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r < x) = 1 - exp(-rate x)."""
+        # log1p keeps digits of small quantiles.
         return -np.log1p(-uniform) / drawn[0]
 
     @staticmethod

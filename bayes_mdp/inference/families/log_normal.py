@@ -48,6 +48,7 @@ class LogNormalBelief(NormalBelief):
 
     def mean(self) -> Cells:
         """E exp(mu + noise_scale^2 / 2)."""
+        # The mean of a log-normal law, whose normal has both variances.
         return xp.exp(self.loc + 0.5 * (self.scale**2 + xp.asarray(self.noise_scale) ** 2))
 
     def variance(self) -> Cells:
@@ -70,6 +71,7 @@ class LogNormalBelief(NormalBelief):
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """LogNormal(mu, noise_scale)."""
+        # The law given mu: its noise alone.
         return dist.LogNormal(drawn[0], self.noise_scale)
 
     def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
@@ -78,6 +80,7 @@ class LogNormalBelief(NormalBelief):
 
     def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
+        # (e^v - 1) mean^2, v the noise of the logarithm.
         return self.conditional_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def log_constant(self, reward: Cells) -> Cells:
@@ -163,6 +166,7 @@ class LogNormalGammaBelief(NormalGammaBelief):
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The exponential of that of the logarithm."""
         with np.errstate(over="ignore"):
+            # A quantile goes along with a monotone map.
             return np.exp(super().quantile(drawn, uniform))
 
 
@@ -174,4 +178,5 @@ def _of_logarithms(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"])
 
 def _log_jacobian(reward: Cells) -> Cells:
     positive = xp.asarray(reward) > 0
+    # Density of log r to that of r: d log r / dr = 1 / r.
     return xp.where(positive, -xp.log(xp.where(positive, reward, 1.0)), -np.inf)

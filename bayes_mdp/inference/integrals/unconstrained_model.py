@@ -79,6 +79,7 @@ class UnconstrainedModel:
     def _shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         fixed = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
         if not self.free:
+            # A model without continuous sites has no point to place.
             return {}
         return jax.eval_shape(lambda values: self._to_values(values, fixed, None), dict(self.free))
 
@@ -130,6 +131,7 @@ class UnconstrainedModel:
 
     def _condition(self, held: Values) -> Callable[[PyTree], object]:
         data: Any = {name: jnp.asarray(x) for name, x in held.items()}
+        # A seed for what is neither held nor substituted: nothing.
         return handlers.seed(handlers.condition(self._model, data=data), 0)
 
     @traced_alone
@@ -178,6 +180,7 @@ class UnconstrainedModel:
             data: of the model.
         """
         if not self.free:
+            # Without continuous sites a point has no numbers; the batch is read off any site.
             return np.zeros((len(np.asarray(next(iter(values.values())))), 0))
         free = {name: np.asarray(values[name], np.float64) for name in self.free}
         return self._free_program.in_blocks(BLOCK, free, held, data)
@@ -193,6 +196,7 @@ class UnconstrainedModel:
             data: of the model.
             quick: compiled in half the time, to run for about twice as long. Without data it is done by NumPy.
         """
+        # Without data the program is small: NumPy runs it faster than XLA compiles it.
         return Placed(*self._place_programs[None if data is None else quick].in_blocks(BLOCK, points, held, data))
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
@@ -246,6 +250,7 @@ class UnconstrainedModel:
             num: how many.
         """
         # Starts at the middle and to both sides of the unconstrained scale, and some far out.
+        # Only places of positive density can start a search.
         density = self.log_density(held)
         starts = np.asarray(STARTS)[:, None] * np.ones(self.dimension)
         starts = np.concatenate([starts, 10.0 * rng.standard_normal((len(STARTS), self.dimension))])

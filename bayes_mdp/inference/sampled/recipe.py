@@ -93,10 +93,12 @@ class Recipe:
         """Why the prior cannot be drawn from, in words; None: it can."""
         if self.improper:
             names = ", ".join(map(repr, self.improper))
+            # What stands in the way, the prior itself first.
             return f"the prior is improper: ImproperUniform at {names} is no distribution to draw from"
         return NO_PROGRAM if self.prior is None else None if self.drawable else BENT
 
     def __hash__(self) -> int:
+        # The program is in the digest.
         return hash((self.digest, self.method, self.rewards_only))
 
     def __eq__(self, other: object) -> bool:
@@ -115,6 +117,7 @@ class Recipe:
     def num_draws(self) -> int:
         """Draws of one run."""
         chains = self.method.num_chains if isinstance(self.method, NUTS) else 1
+        # A chain keeps `num_samples` of its own.
         return chains * self.method.num_samples
 
     @property
@@ -199,6 +202,7 @@ class Recipe:
 
         def one(values: dict[str, Array]) -> Array:
             program = handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)
+            # A factor of minus infinity, or a value outside a support.
             densities = map(density, samples_of(handlers.trace(program).get_trace(self.space)))
             return jnp.stack([(log_prob > -jnp.inf).all() & inside.all() for log_prob, _, inside in densities]).all()
 
@@ -223,6 +227,7 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
         TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
     """
+    # Exact classes: an algorithm goes with each record.
     if type(method) not in _ALGORITHMS:
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
     facts_list: list[Facts] = []
@@ -270,6 +275,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
 
     # Given values first, then feasible ones for improper sites, then seeded draws.
     substituted = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
+    # Refuses two sites of one name.
     trace = unique_trace(handlers.seed(substituted, 0))
     check_spec(specs[0], space)
     check_names(trace)

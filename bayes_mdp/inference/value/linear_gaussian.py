@@ -48,8 +48,10 @@ def check_row_values(
         check_not_negative("weight", weight)
 
 
-One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
-Block = Callable[[Array, Array, Array], tuple[Array, Array]]
+ShrinkByRow = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
+"""(matrices, row, action, masked) -> the matrices after the row, and its gain."""
+ShrinkByBlock = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""(matrices, rows, actions) -> the matrices after all rows, and the gain of each."""
 Matrices = Float[Array, "A D D"]
 Rows = tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None]
 """K rows: features, action, target."""
@@ -125,7 +127,7 @@ def shrink_root_block(
 
 
 def learn(
-    shrinks: tuple[One, Block | None],
+    shrinks: tuple[ShrinkByRow, ShrinkByBlock | None],
     matrix: Matrices,
     mean: Float[Array, "A D"],
     rows: tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None, Float[Array, " K"] | None],
@@ -153,18 +155,18 @@ def learn(
     return jax.lax.platform_dependent(now, scaled, cpu=in_turn, default=partial(learn_block, shrinks[1]))
 
 
-def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
+def learn_block(block: ShrinkByBlock, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
     """Matrix and mean after K rows (features, action, target or None) at once."""
     (matrix, mean), (features, action, target) = now, rows
     matrix, gain = block(matrix, features, action)
     if target is None:
         return matrix, mean
     # The innovation of every row under the means before the block.
-    miss = target - jnp.sum(features * mean[action], 1)
-    return matrix, mean + einsum("akd,k->ad", gain, miss)
+    innovation = target - jnp.sum(features * mean[action], 1)
+    return matrix, mean + einsum("akd,k->ad", gain, innovation)
 
 
-def _learn_one(shrink: One, now: tuple[Array, Array], row: OneRow, masked: bool) -> tuple[Array, Array]:
+def _learn_one(shrink: ShrinkByRow, now: tuple[Array, Array], row: OneRow, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
     # Kalman update of the mean: gain times innovation.
@@ -183,20 +185,20 @@ def posterior_root(
     """
     features, action, target, weight = rows
     root = jnp.ones(len(action), features.dtype) if weight is None else jnp.sqrt(weight)
-    goal = jnp.zeros_like(root) if target is None else target
+    target_or_zero = jnp.zeros_like(root) if target is None else target
     eye = jnp.eye(features.shape[1], dtype=features.dtype)
 
-    def of(a: Array) -> tuple[Array, Array]:
+    def solve_for_action(a: Array) -> tuple[Array, Array]:
         scale = jnp.where(action == a, root, 0.0)
         # The prior is D more rows: I / sqrt(prior_variance), with target 0.
         stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
-        goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
+        stacked_target = jnp.concatenate([target_or_zero * scale, jnp.zeros(len(eye), eye.dtype)])
         # R'R is the posterior precision, R^-1 a root of its inverse, R^-1 Q'y the mean.
         q, r = jnp.linalg.qr(stacked)
         solve = jax.scipy.linalg.solve_triangular
-        return solve(r, eye), solve(r, matmul(q.T, goals))
+        return solve(r, eye), solve(r, matmul(q.T, stacked_target))
 
-    return jax.lax.map(of, jnp.arange(n_actions))
+    return jax.lax.map(solve_for_action, jnp.arange(n_actions))
 
 
 def predictive(
@@ -244,7 +246,7 @@ class LastLayerGaussian(eqx.Module):
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
-    shrinks: ClassVar[tuple[One, Block | None]]
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]]
 
     @property
     @abc.abstractmethod
@@ -335,7 +337,7 @@ class LinearGaussian(LastLayerGaussian):
     4e-3; later rows take it away.
     """
 
-    shrinks: ClassVar[tuple[One, Block | None]] = (shrink_root_one, shrink_root_block)
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]] = (shrink_root_one, shrink_root_block)
 
     @property
     def root(self) -> Matrices:
@@ -365,7 +367,7 @@ class CovarianceGaussian(LastLayerGaussian):
     Rebuild before that, or keep the square root. Rows are taken in turn on every device.
     """
 
-    shrinks: ClassVar[tuple[One, Block | None]] = (shrink_one, None)
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]] = (shrink_one, None)
 
     @property
     def root(self) -> Matrices:
