@@ -21,7 +21,9 @@ import pandas as pd
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
-from bayes_mdp.inference import Fit, Gibbs, PooledPosterior, fit_for
+from bayes_mdp.inference import Gibbs, fit_for
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.numerics.array_forms import to_float64
 from benchmarks.icu_pooling import OBJECTIVE, Z, true_value
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.arviz.diagnostics import save_draws
 
 KEY, QUIET = jax.random.key(0), bm.experiments.RunOptions(progress=False)
 PRIOR, SPACE = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
@@ -16,7 +15,7 @@ def test_a_posterior_and_its_draws(tmp_path):
     bm.save(posterior, tmp_path / "p.bmdp")
     assert type(bm.load(tmp_path / "p.bmdp")) is type(posterior)
     tree = bm.to_arviz(posterior, num_draws=3, key=KEY)
-    save_draws(tree, tmp_path / "draws.nc")
+    bm.save(tree, tmp_path / "draws.nc")
     assert set(bm.load(tmp_path / "draws.nc")["posterior"].data_vars) == set(tree["posterior"].data_vars)
 
 

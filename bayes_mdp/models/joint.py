@@ -10,7 +10,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table

@@ -17,7 +17,7 @@ from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP, StateActionSpa
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,

@@ -6,11 +6,9 @@
 
 from bayes_mdp.verification.credible_intervals import credible_intervals, export_interval_mdp
 from bayes_mdp.verification.interval_files import load_interval_mdp, write_interval_mdp
-from bayes_mdp.verification.interval_mdp import IntervalMDP, RobustValues, interval_mdp, robust_values
+from bayes_mdp.verification.interval_mdp import interval_mdp, robust_values
 
 __all__ = [
-    "IntervalMDP",
-    "RobustValues",
     "credible_intervals",
     "export_interval_mdp",
     "interval_mdp",

@@ -15,9 +15,10 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import read_start
 from bayes_mdp.inference.pair_draws import PairRows, limit_draws, pair_draws
-from bayes_mdp.mdp import CanBoundRows, CanMean, CanSample, Objective
+from bayes_mdp.mdp import CanMean, CanSample, Objective
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
+from bayes_mdp.mdp.protocols import CanBoundRows
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.utils.files import AnyPath
 from bayes_mdp.utils.memory import check_memory

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import PSRL, TSDE, DynamicEpisodes, Greedy, ReplanRule
+from bayes_mdp.agents import PSRL, TSDE, DynamicEpisodes, Greedy
 from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.experiments.actor import ReplanStats, host_rule
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, Problem, StateActionSpace
+from bayes_mdp.mdp.agent import ReplanRule
 
 S, A, STEPS = 3, 2, 120
 

@@ -22,8 +22,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.mean_model import blank_plan, plan_for_rewards
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
-from bayes_mdp.mdp import CanInform, CanMean, Problem, ReplanLike
+from bayes_mdp.mdp import CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.agent import ReplanLike
+from bayes_mdp.mdp.protocols import CanInform
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.validation import check_bool, check_fraction, check_not_negative
 

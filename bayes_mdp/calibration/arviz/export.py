@@ -16,7 +16,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
