@@ -131,7 +131,7 @@ RENAMED = {
 UNLISTED = {
     "agents.common.learner": "agents.ChecksBelief agents.ChecksLearnt agents.ChecksOptimism",
     "agents.common.replan": "agents.Doubling agents.EveryEpisode agents.EverySteps agents.When",
-    "agents.common.table_policies": "agents.GaussianThompson agents.OneAction",
+    "agents.common.table_policies": "agents.GaussianThompson",
     "agents.model_free.trial_learning": "agents.LearnsFromEpisodes",
     "agents.neural.features": "agents.neural.UnitBelief",
     "agents.neural.replay_learning": "agents.neural.Values",
@@ -196,7 +196,7 @@ UNLISTED = {
         "inference.value.target inference.value.value_of_perfect_information"
     ),
     "inference.value.student_t": "inference.value.StudentT",
-    "mdp.agent": "agents.ReplanRule mdp.ReplanLike mdp.ReplanRule",
+    "mdp.agent": "agents.ReplanRule mdp.ReplanRule",
     "mdp.data.folded_log": "mdp.Source",
     "mdp.data.transitions": "mdp.check_transitions",
     "mdp.environment": "mdp.HasCells",

@@ -2201,8 +2201,8 @@ EXEMPT = {
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
     "a record that the library fills": "mdp.FoldedLog mdp.ReplanContext mdp.DecisionPoint mdp.TimeStep "
-    "inference.CollapsedPosterior inference.ConjugatePosterior inference.Mixture inference.FactorisedPosterior "
-    "inference.SampledPosterior",
+    "agents.OneAction inference.CollapsedPosterior inference.ConjugatePosterior inference.Mixture "
+    "inference.FactorisedPosterior inference.SampledPosterior",
     "files are another matter": "recommend.write_report",
     "a warning": "inference.SamplingWarning",
     "they run inside a program: tests/models/test_regression_rows.py": "models.hazard_rows models.logit_rows "

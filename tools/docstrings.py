@@ -67,7 +67,13 @@ ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Warning|Interrupt)\b")
 BARE = frozenset({"Array", "AnyArray", "ArrayLike", "ndarray"})
 DTYPES = frozenset({"Float", "Int", "Bool", "Real", "Num", "UInt", "Shaped", "Inexact", "Complex", "Key", "Integer"})
 SHAPE = re.compile(r"\[[^\]\n]*\]|\bshapes?\b|\bscalars?\b|\bbroadcasts?\b|\b(?:one|a) (?:real )?number\b|\bdimension")
-CONTRACTS = ("mdp.protocols", "mdp.agent", "mdp.environment", "agents.common.learner", "agents.model_free.trial_learning")
+CONTRACTS = (
+    "mdp.protocols",
+    "mdp.agent",
+    "mdp.environment",
+    "agents.common.learner",
+    "agents.model_free.trial_learning",
+)
 """Modules below the package whose protocols say what a method of that name takes and returns."""
 EXEMPT = {
     "bayes_mdp.agents.CovarianceThompson": "the recursion of `value_covariance` is of this package",

@@ -10,6 +10,7 @@ from .common.replan import Reached as Reached
 from .common.table_policies import Boltzmann as Boltzmann
 from .common.table_policies import EpsilonGreedy as EpsilonGreedy
 from .common.table_policies import Greedy as Greedy
+from .common.table_policies import OneAction as OneAction
 from .model_based.empirical_optimism import E3 as E3
 from .model_based.empirical_optimism import OIM as OIM
 from .model_based.empirical_optimism import EpsilonGreedyModel as EpsilonGreedyModel

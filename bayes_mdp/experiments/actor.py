@@ -490,7 +490,7 @@ class Actor:
     def belief(self) -> BeliefTree:
         """The posterior after all transitions; of an agent with a belief of its own, its state.
 
-        A warning is given where the agent could not learn from all of them (`agents.ChecksLearnt`).
+        A warning is given where the agent could not learn from all of them (its `check_learnt`).
         """
         if self._core is None:
             return self._belief

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext
+from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext, ReplanLike
 from bayes_mdp.mdp.data.folded_log import FoldedLog
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions
@@ -65,6 +65,7 @@ __all__ = [
     "Posterior",
     "Problem",
     "ReplanContext",
+    "ReplanLike",
     "RewardLaw",
     "SimulatedEnvironment",
     "SparseMDP",

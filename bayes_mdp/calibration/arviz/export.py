@@ -637,9 +637,10 @@ def dataset(
         ValueError, TypeError: as `to_arviz`; a group that does not exist, or not for this posterior.
 
     Example:
+        >>> from bayes_mdp.calibration.arviz.export import dataset
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.calibration.dataset(posterior, num_draws=10)["transition"].dims
+        >>> dataset(posterior, num_draws=10)["transition"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):

@@ -125,7 +125,7 @@ class Recipe:
         """What the algorithms need of `data`. Traceable for transitions.
 
         Raises:
-            ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
+            ValueError, TypeError: as `bayes_mdp.models.joint.summarise`; no data at all for an improper prior.
         """
         summary = summarise(
             cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
