@@ -18,6 +18,8 @@ import numpyro.distributions as dist
 import pandas as pd
 
 import bayes_mdp as bm
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
+from bayes_mdp.inference.draws.chains import Chains
 
 NAN, INF = float("nan"), float("inf")
 RAGGED = [[1.0, 2.0], [3.0]]
@@ -267,8 +269,8 @@ def behaviour_posterior() -> Any:
     }
     draws |= {f"{name}_z": np.zeros((2, 3, 2)) for name in ("a", "beta", "pi", "w")}
     params: dict[str, Any] = {name: np.full((2, 3, 2), 0.5) for name in ("a", "beta", "pi", "w")}
-    chains = bm.inference.Chains(draws)
-    return bm.behaviour.BehaviourPosterior(params, chains, behaviour_model(), choices(), "partial")
+    chains = Chains(draws)
+    return BehaviourPosterior(params, chains, behaviour_model(), choices(), "partial")
 
 
 def behaviour_params() -> dict[str, float]:

@@ -1,4 +1,8 @@
-"""Exploration agents: a belief goes in, a policy comes out. A file is an algorithm of a paper, or a family of them."""
+"""Exploration agents: a belief goes in, a policy comes out. A file is an algorithm of a paper, or a family of them.
+
+Start with `PSRL` (a belief, and no constant to tune) or `EpsilonGreedyQ` (no belief). `AGENTS` has all by name. When
+an agent plans is its `replan`: a number of steps, "episode", "doubling", a function, or a rule such as `Geometric`.
+"""
 
 import lazy_loader
 

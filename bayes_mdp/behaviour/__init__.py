@@ -1,8 +1,9 @@
 """Behaviour as data: which learner, with which parameters, made these choices?
 
-A `BehaviourModel` (a learner of the library, a planner, the two-step task's hybrid, or one of your own) is filtered
-through every person's history (`log_likelihood`); `fit` infers its parameters over persons, `simulate` makes persons,
-`check_choices` compares them with those that were seen.
+Start with `read_choices` (a table of choices), then `ready_model` (a model by its name) and `fit` (its parameters, of
+all persons). A model of your own is a `BehaviourModel`: a learner of the library (`LearnerChoices`), a planner
+(`PlannerChoices`), the two-step task's hybrid (`TwoStep`), or a class with four members. `simulate` makes persons;
+`bm.calibration.check_choices` compares them with those that were seen.
 """
 
 import lazy_loader

@@ -1,4 +1,10 @@
-"""Decisions under a posterior: policies and their values, probability of being optimal, value of information."""
+"""Policies under a posterior: values, comparisons, choices, budgets, and what hidden causes could change.
+
+Start with `policy_value` (one policy), `compare_policies` (several) and `choose` (the best by a criterion, such as
+`CVaR`, within `PolicyLimits`). `pareto_front` and `budget_plan` are about budgets, `tipping_point` and `value_bounds`
+about hidden confounders, `plan_bayes_adaptive` about a decision that the next steps teach about. What more data are
+worth: `bm.information`.
+"""
 
 import lazy_loader
 

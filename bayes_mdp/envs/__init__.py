@@ -1,4 +1,8 @@
-"""Environments of the papers as arrays, Gymnasium's transition tables in, logs in (CSV, Parquet, DataFrame)."""
+"""Environments of the papers as arrays, Gymnasium's tables in and out, logs in (CSV, Parquet, DataFrame).
+
+Start with `riverswim`, `deep_sea` or `chain` for a problem to explore, with `from_gymnasium` for one of Gymnasium,
+and with `read_log` for data. `ENVS`, `SIMULATED` and `OBSERVED` have all environments by name.
+"""
 
 import lazy_loader
 

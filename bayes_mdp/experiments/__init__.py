@@ -1,4 +1,8 @@
-"""Experiments: run agents in environments, keep and draw what came out."""
+"""Experiments: agents in environments, and what came out.
+
+Start with `run` (one agent) and `compare` (several, ranked over problems, which are a `Task` each); their options are
+`RunOptions`. `Actor` is an agent in a loop of your own. Grids of runs: `bm.sweeps`; pictures: `bm.plots`.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,9 @@
-"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms."""
+"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms.
+
+Start with the file `bayes_mdp.mdp.protocols`, which says what a posterior, a policy, an agent and a reward law are. A
+log is a `Log` of `Transitions`; an environment of your own is an `Environment`, a `SimulatedEnvironment` (too many
+states to list) or an `ObservedEnvironment` (observations in place of states).
+"""
 
 from typing import TYPE_CHECKING
 

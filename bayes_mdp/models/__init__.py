@@ -1,4 +1,9 @@
-"""Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones (`PRIORS`, by name)."""
+"""Priors over MDPs as NumPyro programs, ready-made ones (`PRIORS`, by name) and what your own needs.
+
+Start with `default_prior` (a log, and nothing else known) or `dirichlet_normal_gamma` (unknown rows and rewards). A
+program returns an `MDPSpec`; `logit_rows` and `linear_rewards` are regressions on covariates; `joint` and
+`predictive` are the conditioned programs, for those who call NumPyro themselves.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,4 +1,8 @@
-"""Planning: MDP + objective -> `Solution`, with a proven bound on its error."""
+"""Planning: a known MDP and an objective to the optimum, with a proven bound on its error.
+
+Start with `solve` (the best policy) and `evaluate` (a given one). `solve_soft` plans with a soft maximum, `occupancy`
+says where a policy spends its time.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -2,12 +2,13 @@
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from tools.public_names import answers, find, identity, public_names
+from tools.public_names import answers, find, identity, pages, public_names
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = {name.removeprefix("bayes_mdp.") for name in public_names()}
@@ -75,3 +76,16 @@ def test_whatever_a_function_returns_is_documented():
             ours = isinstance(part, type) and part.__module__.startswith("bayes_mdp.")
             protocol = getattr(part, "_is_protocol", False)
             assert not ours or protocol or part.__name__.startswith("_") or identity(part) in known, (name, part)
+
+
+def test_a_package_says_where_to_start_and_names_what_it_has():
+    """The first screen of each page of the reference; the front page has its own."""
+    public = {name.rpartition(".")[2] for name in SHORT}
+    for page in pages():
+        listed = {name.rpartition(".")[2] for name in [*page.own, *page.elsewhere]}
+        if page.own and page.package != "bayes_mdp":
+            start = re.search(r"Start with ([^.;]+)", import_module(page.package).__doc__ or "")
+            assert start, page.package
+            named = re.findall(r"`(\w+)`", start[1])
+            assert set(named[:1]) <= listed and set(named) <= public, page.package
+            assert named or page.package == "bayes_mdp.mdp"  # where one file is to be read first

@@ -1,4 +1,9 @@
-"""Deep agents: networks in JAX. They need the extra `deep`."""
+"""Deep agents: networks in JAX. They need the extra `deep`.
+
+Start with `DQN`, or with `DeepUBE` where exploration is hard; `bm.deep.train` trains them. Their networks are `MLP`,
+`MinAtarConv` and `NatureConv`, fixed features `HashedFeatures` and others; a belief about the last layer of your own
+is a `LastLayer`.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -1,4 +1,8 @@
-"""Beliefs about Q as plain arrays; independent of the rest of the package."""
+"""Beliefs about Q as plain arrays; independent of the rest of the package.
+
+Start with `LinearGaussianPrior`, the last layer of `bm.agents.neural.NeuralUBE`; `LastLayerLaplacePrior` has targets
+that are counts or shares (`Poisson`, `Bernoulli`).
+"""
 
 from typing import TYPE_CHECKING
 
