@@ -793,7 +793,9 @@ CALLS = [
         {"probs": ["x", None, 3.0, RAGGED, [-1.0, 2.0], [NAN, 1.0]]},
     ),
     Call(
-        "models.RewardStatistics", {"law": lambda: dist.Normal(0, 1)}, {"law": [3, None, "normal", dist.StudentT(3.0)]}
+        "models.sufficient_statistics.RewardStatistics",
+        {"law": lambda: dist.Normal(0, 1)},
+        {"law": [3, None, "normal", dist.StudentT(3.0)]},
     ),
     # envs
     Call("envs.bsuite_deep_sea", {}, {"size": [*COUNT, 1, 10**9], "stochastic": BOOL, "mapping_seed": SEED}),
@@ -1978,7 +1980,9 @@ def _agent_calls() -> Iterator[Call]:
             if name == "pseudo_count" and agent_class.__name__ in ("BayesUCBVI", "OPSRL"):
                 values = NOT_NEGATIVE
             bad[name] = optional(values) if parameter.default is None else values
-        yield Call(f"agents.{agent_class.__name__}", {}, bad)
+        name = agent_class.__name__
+        module = "agents" if name in bm.agents.__all__ else agent_class.__module__.removeprefix("bayes_mdp.")
+        yield Call(f"{module}.{name}", {}, bad)
 
 
 CALLS.extend(_agent_calls())
@@ -2080,7 +2084,7 @@ CALLS += [
     ),
     *(
         Call(f"behaviour.{name}", _OF_CHOICES, {"model": _MODEL, "params": _PARAMS, "log": _LOG})
-        for name in ("log_likelihood", "choice_log_probs")
+        for name in ("log_likelihood", "likelihood.choice_log_probs")
     ),
     Call(
         "behaviour.numpyro_model",
