@@ -201,6 +201,7 @@ def _worst(values: xr.DataArray, reduce: Callable[[np.ndarray], float]) -> float
 
 def _by_arviz(sites: pd.DataFrame) -> list[str]:
     """Problems that only the rank-normalised diagnostics of ArviZ show."""
+    # A diagnostic that is nan says nothing: it is never the worst.
     worst = sites.loc[sites["r_hat"].fillna(0.0).idxmax()]
     if worst["r_hat"] > MAX_R_HAT:
         return [

@@ -680,6 +680,7 @@ def dataset(
     present = contents(posterior, data, log_likelihood)
     if group in present.left_out:
         raise ValueError(f"group is {group!r}, expected another: {present.left_out[group]}")
+    # Only what this group takes is checked: the whole tree may be too large.
     builder = GroupBuilder(posterior, num_draws, key, present)
     builder.check_size((group,))
     made: xr.Dataset = getattr(builder, group)()

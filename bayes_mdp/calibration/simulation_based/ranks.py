@@ -325,6 +325,7 @@ def _look_at_components(
 def _values(
     design: Design, transitions: Transitions, parts: Parts, sites: Sites, chosen: Int[Array, "*H S"] | None
 ) -> OrderedDict[str, Float[Array, ""]]:
+    # `chosen`: the actions whose values are ranked, the same for the truth and for every draw.
     mdp, noise, log_likelihood = parts
     policy = uniform_policy(design.space) if design.behaviour is None else design.behaviour
     drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective, chosen)

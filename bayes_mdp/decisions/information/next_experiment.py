@@ -159,6 +159,7 @@ class NextExperiment(eqx.Module):
         """The table as xarray, along `candidate`, best first; labels are coordinates."""
         import xarray as xr
 
+        # The labels are coordinates of the candidates: as many columns as the index has.
         columns_of_labels = zip(*self.pairs, strict=True)
         axes = ("study",) if self.num_episodes is not None else ("step", "state", "action")[-self.index.shape[1] :]
         names = {name: ("candidate", labels(column)) for name, column in zip(axes, columns_of_labels, strict=True)}

@@ -532,6 +532,7 @@ class ConjugatePosterior(Fitted):
 
     def _refuse(self, missing: Bool[np.ndarray, "*cells"], least: float, moment: str) -> None:
         """Refuse normal-gamma beliefs about the rewards of legal pairs that have no such moment."""
+        # By outcome: a moment is missing where an outcome that can happen lacks it.
         if self.reward_cells.by_outcome:
             missing = np.any(missing & (np.asarray(self.transition_probs.mean()) > 0), axis=-1)
         legal = True if self.space.legal is None else self.space.legal
