@@ -1981,7 +1981,7 @@ def _agent_calls() -> Iterator[Call]:
                 values = NOT_NEGATIVE
             bad[name] = optional(values) if parameter.default is None else values
         name = agent_class.__name__
-        module = "agents" if name in bm.agents.__all__ else agent_class.__module__.removeprefix("bayes_mdp.")
+        module = "agents" if name in dir(bm.agents) else agent_class.__module__.removeprefix("bayes_mdp.")
         yield Call(f"{module}.{name}", {}, bad)
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -82,7 +82,7 @@ def answers() -> dict[str, list[str]]:
 
 def _returned(function: object) -> Iterator[type]:
     """Classes of the package in the annotation of what a function returns; protocols are no answers of a function."""
-    plain = inspect.unwrap(function)
+    plain: Any = inspect.unwrap(function) if callable(function) else function
     annotation = getattr(plain, "__annotations__", {}).get("return")
     if isinstance(annotation, str):
         try:
