@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bayes_mdp.mdp import Log, Objective
     from bayes_mdp.mdp.contexts import ContextSpace
     from bayes_mdp.models.mdp_spec import Prior
-    from bayes_mdp.recommend import SubgroupDecision
+    from bayes_mdp.recommend.subgroups import SubgroupDecision
 
 OF_CONTEXTS = ("terms", "reference", "by", "practice_by", "population")
 DRAWS = 4000

@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from bayes_mdp.decisions.information.sample_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-    from bayes_mdp.inference import GivenDraws
+    from bayes_mdp.inference.draws.given_draws import GivenDraws
     from bayes_mdp.mdp import StateActionSpace
-    from bayes_mdp.recommend import Decision, SubgroupDecision
+    from bayes_mdp.recommend.decision import Decision
+    from bayes_mdp.recommend.subgroups import SubgroupDecision
 
 STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
 GRID = 51

@@ -47,7 +47,7 @@ from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
-from bayes_mdp.planning import policy_probs
+from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory

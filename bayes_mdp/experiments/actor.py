@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents import ChecksLearnt, Learner
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.common.learner import ChecksLearnt
 from bayes_mdp.agents.common.replan import (
     Doubling,
     EveryEpisode,
@@ -57,7 +58,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.reward_support import RewardSupport
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_initial, check_key, check_shape
 
@@ -501,7 +502,7 @@ class Actor:
     def belief(self) -> BeliefTree:
         """The posterior after all transitions; of an agent with a belief of its own, its state.
 
-        A warning is given where the agent could not learn from all of them (`agents.ChecksLearnt`).
+        A warning is given where the agent could not learn from all of them (its `check_learnt`).
         """
         if self._core is None:
             return self._belief

@@ -57,7 +57,7 @@ from bayes_mdp.experiments.run_config import (
 from bayes_mdp.mdp import Agent, Environment, FirstExit, Objective, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning.solve import refuse_improper
-from bayes_mdp.random import fused_key
+from bayes_mdp.random.threefry import fused_key
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.progress import Progress

@@ -125,20 +125,20 @@ Storable: TypeAlias = (
 def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     """Write `posterior` to `path`; the file appears whole (it is written beside and renamed).
 
-    Raises:
-        TypeError: not a posterior of this package, a state or action name that is no str, int, float, bool, None or
-            tuple of those, a reward law that is not NumPyro's own.
-        OSError: the file cannot be written.
+    Args:
+        posterior: as `infer` returns it.
+        path: of the file.
 
-    Example:
-        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
-        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
-        >>> bm.load("posterior.bm").method
-        'exact'
+    Raises:
+        TypeError, OSError: as `bayes_mdp.save`.
     """
     # A class outside this list may hold what no file can: refused, not half saved.
-    kinds = get_args(Storable)
-    check_type("posterior", posterior, kinds, "a posterior as infer returns it, PosteriorSamples or a Mixture")
+    check_type(
+        "result",
+        posterior,
+        get_args(Storable),
+        "a posterior as infer returns it, a Dataset that run or another function returned, or the draws of to_arviz",
+    )
     # The tree is JSON with arrays by number; the arrays follow as raw bytes; a checksum over all of it ends the file.
     arrays: list[np.ndarray] = []
     kept = to_store(posterior) if isinstance(posterior, ContextPosterior) else posterior

@@ -539,7 +539,7 @@ class Agent(Protocol[P_contra]):
     number. The next state has the structure, shapes and dtypes of the one before, the policy those of the last plan.
     Strings, functions and sizes among the hyperparameters are static: `eqx.field(static=True)`.
 
-    Optional members, each a protocol of `bayes_mdp.agents`:
+    Optional members, each a protocol of this file or (`Checks...`) of `bayes_mdp.agents.common.learner`:
 
     * `observe(problem, state, transition, weight)` (`Learner`): the agent learns by itself, in its own state. It needs
       no prior, and its `plan` gets None as belief.

@@ -15,18 +15,59 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import read_start
 from bayes_mdp.inference.pair_draws import PairRows, limit_draws, pair_draws
-from bayes_mdp.mdp import CanBoundRows, CanMean, CanSample, Objective
+from bayes_mdp.mdp import CanMean, CanSample, Objective
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
+from bayes_mdp.mdp.protocols import CanBoundRows
 from bayes_mdp.mdp.space import StateActionSpace
+from bayes_mdp.utils.files import AnyPath
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_count, check_key, check_number
+from bayes_mdp.verification.interval_files import write_interval_mdp
 from bayes_mdp.verification.interval_mdp import IntervalMDP, interval_mdp
 
 FLOOR = 1e-6
 """The least lower end: model checkers want to know which transitions are possible at all."""
 _WIDER = 1e-9  # for rounding: a draw on the edge lies inside
+
+
+def export_interval_mdp(
+    posterior: CanSample,
+    path: AnyPath,
+    objective: Objective,
+    *,
+    probability: float = 0.95,
+    initial: InitialLike | None = None,
+    num_draws: int = 4000,
+    key: PRNGKeyArray | None = None,
+) -> IntervalMDP:
+    """Write credible intervals of the rows of a posterior as a file that Storm, PRISM and other model checkers read.
+
+    The objective is in the file: ask for the reward `reward` until `done` ('Rmax=? [F "done"]').
+
+    Args:
+        posterior, objective, probability, initial, num_draws, key: as of `credible_intervals`.
+        path: ends in .drn, .umb or .tra (see `write_interval_mdp`).
+
+    Returns:
+        What was written.
+
+    Raises:
+        ValueError, TypeError: as `credible_intervals` and `write_interval_mdp`.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.known_rewards(np.eye(2), 1.0), space=space)
+        >>> written = bm.verification.export_interval_mdp(posterior, "posterior.drn", bm.Discounted(0.9))
+        >>> written.n_states  # two, the end, and one that starts in either
+        4
+    """
+    model = credible_intervals(
+        posterior, objective, probability=probability, initial=initial, num_draws=num_draws, key=key
+    )
+    write_interval_mdp(model, path)
+    return model
 
 
 def credible_intervals(

@@ -18,7 +18,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
@@ -664,9 +664,10 @@ def dataset(
         ValueError, TypeError: as `to_arviz`; a group that does not exist, or not for this posterior.
 
     Example:
+        >>> from bayes_mdp.calibration.arviz.export import dataset
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.calibration.dataset(posterior, num_draws=10)["transition"].dims
+        >>> dataset(posterior, num_draws=10)["transition"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):

@@ -27,11 +27,12 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_pa
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
-from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.protocols import CanBorrow
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.renamed import accepts_moved

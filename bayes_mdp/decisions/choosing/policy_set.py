@@ -21,7 +21,8 @@ from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.planning import Solution, solve
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, check_type, require

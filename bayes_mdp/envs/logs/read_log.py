@@ -319,10 +319,11 @@ def fold_log(paths: "LogSource | Iterable[LogSource]", *, chunksize: int = 10**6
         ValueError, TypeError: as `read_log`.
 
     Example:
+        >>> from bayes_mdp.envs.logs.read_log import fold_log
         >>> import pandas as pd, warnings
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "t": ["b", "a"]})
         >>> with warnings.catch_warnings(action="ignore"):
-        ...     log = bm.envs.fold_log(table, state="s", action="a", next_state="t")
+        ...     log = fold_log(table, state="s", action="a", next_state="t")
         >>> log.n_transitions
         2
     """

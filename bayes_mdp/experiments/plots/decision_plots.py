@@ -11,8 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, predict_choices
-from bayes_mdp.decisions import ParetoFront, PolicyComparison
+from bayes_mdp.behaviour import ChoiceLog, predict_choices
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
+from bayes_mdp.decisions.choosing.budgets import ParetoFront
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
