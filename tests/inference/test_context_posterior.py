@@ -58,9 +58,11 @@ def test_one_context_is_todays_posterior_bit_for_bit(key):
     assert np.array_equal(value[0].draws, value[1].draws)
 
 
-def test_dirichlet_rows_by_context_are_those_of_product_states(key):
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", range(5))
+def test_dirichlet_rows_by_context_are_those_of_product_states(key, seed):
     """Every context has the posterior of its own part of the log, as the states (context, state) have."""
-    log = read(toy_table(), covariates=["age"])
+    log = read(toy_table(seed), covariates=["age"])
     space = bm.StateActionSpace.from_log(log)
     prior = bm.models.dirichlet_normal()
     posterior = bm.infer(key, prior, log, space=space)
