@@ -9,12 +9,14 @@ deviations off is caught.
 # pyright: reportAttributeAccessIssue=false, reportIndexIssue=false, reportOptionalSubscript=false
 # pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference import NUTS, Gibbs, Laplace
+from bayes_mdp.inference import NUTS, Gibbs, Laplace, SamplingWarning
 from tests.inference.regression_programs import FAULTS, ByHand, Program, named, random_program
 
 ALLOWED = 7.0
@@ -59,7 +61,10 @@ def test_a_random_program_is_right_or_refused_by_name(seed):
     if program.law == "stick":
         pytest.importorskip("polyagamma")
     try:
-        rows, worth = fitted(program, seed)
+        # Doubtful weights (Pareto k from .5 to .7) are warned of; the means are held to all the same.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SamplingWarning)
+            rows, worth = fitted(program, seed)
     except ValueError as error:
         assert "draws about the mode do not cover the posterior" in str(error)  # said, not silent
         return
