@@ -85,6 +85,14 @@ def test_separation_under_a_flat_prior_is_named_before_chains_run_away(key):
         bm.infer(key, program.prior, log, space=space)
 
 
+def test_separation_is_named_too_where_rounding_ends_the_search():
+    """Columns of a stick that nothing reaches are flat: their steps are of any length, and no sum tells which is up."""
+    program = random_program(74)
+    assert program.fault == "separated"
+    with pytest.raises(ValueError, match=r"no step makes the density larger.*'w'"):
+        fitted(program, 74)
+
+
 def test_a_planted_fault_is_far_outside(monkeypatch):
     """Predictors of the second state that belong to the first outcome: as an off-by-one of the reference would be."""
     program = next(p for p in map(random_program, range(PROGRAMS)) if p.law == "logit" and not p.fault and not p.group)
