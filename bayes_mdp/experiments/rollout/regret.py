@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents import Greedy
-from bayes_mdp.decisions.host_optima import best_policies
+from bayes_mdp.decisions.host_optima import improved_policies
 from bayes_mdp.experiments.rollout.simulator import Segment
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import (
@@ -22,6 +22,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     restart_at_ends,
 )
+from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import Solution, evaluate, solve
@@ -110,12 +111,15 @@ class Plan(NamedTuple):
 
 
 def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Plan:
-    """An optimal plan of the true MDP, in float64: discounted or of episodes by NumPy; others, or a batch, by JAX."""
-    if not batched and isinstance(objective, (Discounted, Episodic)):
+    """An optimal plan of the true MDP, in float64: by NumPy; of a batch, or where that does not settle it, by JAX."""
+    if not batched and isinstance(objective, (Discounted, Episodic, AverageReward)):
+        check_fit(objective, mdp.reward.shape)
         rows, drawn = pairs_of_mdp(mdp)
-        best = best_policies(rows, drawn, objective)
-        q = best.table(rows, mdp.n_actions)[0]
-        return Plan(q, q.max(-1), q.argmax(-1), np.asarray(np.nan), np.asarray(best.values.gap[0]))
+        best = improved_policies(rows, drawn, objective)
+        if np.isfinite(best.values.gap[0]):
+            q = best.table(rows, mdp.n_actions)[0]
+            gain = best.values.first[0, 0] if isinstance(objective, AverageReward) else np.nan
+            return Plan(q, q.max(-1), q.argmax(-1), np.asarray(gain), np.asarray(best.values.gap[0]))
     answer = solve_in_float64(mdp, objective, batched=batched)
     return Plan(*map(np.asarray, (answer.q, answer.v, answer.policy, answer.gain, answer.gap)))
 
