@@ -299,7 +299,7 @@ def _changes(
     inner: Float[np.ndarray, " c"],
 ) -> dict[str, Float[np.ndarray, " N"]]:
     """What more a policy brings of each outcome than the baseline in a subgroup, in the draws of the values."""
-    pairs = [(by_context[c][name].outcomes, by_context[c][BASELINE].outcomes) for c in np.flatnonzero(inside)]
+    pairs = [(by_context[c][name].outcomes, by_context[c][BASELINE].outcomes) for c in np.flatnonzero(inside).tolist()]
     return {
         outcome: inner @ np.stack([new[outcome].draws - old[outcome].draws for new, old in pairs])
         for outcome in pairs[0][0]
