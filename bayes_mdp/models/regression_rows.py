@@ -314,7 +314,8 @@ def ordinal_rows(
         Float[C S A O]; [S A O] of a space without contexts.
 
     Raises:
-        ValueError, TypeError: as `logit_rows`; fewer than two outcomes, one twice.
+        ValueError, TypeError: as `logit_rows`; fewer than two outcomes, one twice; a column that is constant, or that
+            the cuts and the columns before it make up.
 
     Example:
         >>> space = bm.StateActionSpace(4, 2, ends=True)
@@ -447,9 +448,11 @@ def read_case(
     whole = _without_covariates(space) if plain else space
     # The design, its scale learnt from the whole log.
     formula = whole.formula(terms, options.by)
-    # Cuts are constants already: with one in the design they would not be identified.
-    formula = formula if centred else formula._replace(constant=False)
-    scale = whole.contexts.scale(formula, whole.layout)
+    # Cuts are a constant too: columns that make one up with each other are refused with it, before it is left out.
+    scale = whole.contexts.scale(formula if centred else formula._replace(constant=True), whole.layout)
+    if not centred:
+        formula = formula._replace(constant=False)
+        scale = whole.contexts.scale(formula, whole.layout)
     design = design_of(formula, whole.contexts.covariates, whole.layout, scale, whole.n_contexts)
     places, number = None, 0
     if group is not None:

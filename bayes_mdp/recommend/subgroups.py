@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.confounding import tipping_point
@@ -25,7 +25,7 @@ from bayes_mdp.decisions.for_whom import (
     values_in_contexts,
 )
 from bayes_mdp.decisions.outcomes import central_interval
-from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_probs, start_of_log
+from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
@@ -50,12 +50,14 @@ class SubgroupVerdict:
         share: of the population.
         improvements: policy -> its gain over practice, draw by draw.
         tipping: policy -> the factor of unrecorded causes that undoes it; None: not known, or no observation.
+        changes: policy -> outcome learnt beside the reward -> Float64[N], what more of it than practice brings.
     """
 
     pattern: Hashable
     share: float
     improvements: Mapping[str, Improvement]
     tipping: Mapping[str, float | None] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]] = field(default_factory=dict)
 
     @property
     def recommended(self) -> str | None:
@@ -80,6 +82,8 @@ class SubgroupVerdict:
         gain = improvement.gain
         worth = f"gain {amount(gain.mean())}, 95 % interval {amounts(*central_interval(gain))}"
         sure = f"P(no worse) {improvement.prob:.3f}"
+        for outcome, change in self.changes.get(name, {}).items():
+            sure += f"; {outcome} {amount(change.mean())} more, 95 % interval {amounts(*central_interval(change))}"
         if self.recommended is None:
             return f"{self.pattern}: abstain; {name!r}: {worth}, {sure}, {improvement.confidence:.3g} was asked for"
         factor = self.tipping.get(name)
@@ -121,7 +125,10 @@ class SubgroupDecision:
         return self.verdicts[pattern if isinstance(pattern, tuple) else (pattern,)]
 
     def table(self) -> "pd.DataFrame":
-        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`."""
+        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`.
+
+        Of every outcome learnt beside the reward, `more OUTCOME`: its mean change over practice.
+        """
         import pandas as pd
 
         rows = []
@@ -130,7 +137,9 @@ class SubgroupDecision:
             row: dict[str, Any] = dict(zip(self.by, key, strict=True))
             row |= {"share": verdict.share, "recommended": verdict.recommended, "policy": verdict.lead}
             row |= {"gain": improvement.gain.mean(), "prob": improvement.prob}
-            rows.append(row | {"tipping": verdict.tipping.get(verdict.lead)})
+            row |= {"tipping": verdict.tipping.get(verdict.lead)}
+            changes = verdict.changes.get(verdict.lead, {})
+            rows.append(row | {f"more {outcome}": change.mean() for outcome, change in changes.items()})
         return pd.DataFrame(rows)
 
     __str__ = as_text
@@ -260,7 +269,8 @@ def decide_by_subgroup(
         improvements = {
             n: Improvement(gain, float(options.slack), float(options.confidence)) for n, gain in gains.items()
         }
-        verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
+        changes = {n: _changes(by_context, n, inside, inner) for n in policies}
+        verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)
         name = verdict.recommended
         # The tipping point is of observed practice: another baseline, or population, has none.
         if options.observational and name is not None and baseline is None and not moved:
@@ -282,6 +292,20 @@ def decide_by_subgroup(
         objective,
         baseline is not None,
     )
+
+
+def _changes(
+    by_context: Sequence[Mapping[str, PolicyValue]],
+    name: str,
+    inside: Bool[np.ndarray, " C"],
+    inner: Float[np.ndarray, " c"],
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """What more a policy brings of each outcome than the baseline in a subgroup, in the draws of the values."""
+    pairs = [(by_context[c][name].outcomes, by_context[c][BASELINE].outcomes) for c in np.flatnonzero(inside).tolist()]
+    return {
+        outcome: inner @ np.stack([new[outcome].draws - old[outcome].draws for new, old in pairs])
+        for outcome in pairs[0][0]
+    }
 
 
 def _tipping(

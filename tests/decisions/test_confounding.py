@@ -105,6 +105,24 @@ def test_the_value_without_unrecorded_causes_is_that_of_the_planner():
     assert low == pytest.approx(float(np.asarray(mdp.initial) @ values), abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_at_the_tipping_point_the_worst_value_is_that_of_practice(seed):
+    """Practice as it was has the value of the log, whatever the factor: what the policy is compared with stays."""
+    with jax.enable_x64(True):
+        mdp, policy, logged, paid = random_world(seed)
+        objective = bm.Discounted(0.9)
+        factor = tipping_point(mdp, policy, logged, objective, outcome_reward=paid)
+        practised, value = (
+            value_bounds(mdp, p, logged, objective, 1.0, outcome_reward=paid).low for p in (logged, policy)
+        )
+        if factor == 1.0:
+            assert value <= practised + 1e-9
+            return
+        assert value > practised
+        worst = value_bounds(mdp, policy, logged, objective, min(factor, 1e6), outcome_reward=paid).low
+    assert worst == pytest.approx(practised, abs=1e-6) if np.isfinite(factor) else worst > practised
+
+
 def test_a_policy_that_is_no_better_has_tipping_point_one_and_a_certain_one_infinity():
     mdp = bm.MDP([[[1.0], [1.0]]], [[0.0, 1.0]])
     half = [[0.5, 0.5]]

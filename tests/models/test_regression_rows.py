@@ -198,6 +198,25 @@ def test_what_is_refused(call, message):
         handlers.seed(call, 0)(small_space(support=masked_support()))
 
 
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ("age + one", "column 'one' is 1 everywhere in the log"),
+        ("age + reversed", "column 'reversed' is a sum of multiples of 'constant', 'age'"),
+    ],
+)
+def test_columns_that_the_cuts_already_say_are_refused(terms, message):
+    """A design without a constant may have full rank, and none beside the cuts: all of them up, one column down."""
+    frame = pd.DataFrame({"s": list("abc") * 4, "a": "x", "t": list("bcab") * 3, "age": np.arange(12.0), "one": 1.0})
+    frame = frame.assign(reversed=3.0 - 2.0 * frame["age"])
+    covariates = ["age", "one", "reversed"]
+    space = bm.StateActionSpace.from_log(
+        bm.read_log(frame, state="s", action="a", next_state="t", covariates=covariates)
+    )
+    with pytest.raises(ValueError, match=message):
+        handlers.seed(lambda: ordinal_rows(space, terms), 0)()
+
+
 def test_lists_of_successors_are_refused():
     space = bm.StateActionSpace(2, 1, successors=[[[0]], [[1]]])
     with pytest.raises(ValueError, match="space lists successors"):
