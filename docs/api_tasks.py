@@ -80,8 +80,7 @@ TASKS = (
     _task(
         "Plan",
         "Optimal policies and values of a known MDP.",
-        "solve MDP SparseMDP evaluate planning.solve_soft planning.backward_induction planning.occupancy "
-        "planning.policy_chain mdp.unroll",
+        "solve MDP SparseMDP evaluate planning.solve_soft planning.occupancy mdp.unroll",
     ),
     _task(
         "Explain people",
@@ -101,7 +100,7 @@ TASKS = (
     _task(
         "Save",
         "Files, and what other programs read.",
-        "save load to_arviz recommend.write_report calibration.save_draws experiments.save_result "
+        "save load to_arviz recommend.write_report "
         "verification.export_interval_mdp envs.to_gymnasium experiments.show_versions",
     ),
 )

@@ -591,6 +591,7 @@ def sweep_while_fast(
         low, high = change.min(-1), change.max(-1)
         x = x + change
         if endless:
+            # The middle of the bounds of MacQueen (1966) on what is still missing.
             x += ((low + high) / 2 * discount / (1 - discount))[:, None]
         size = high - low if endless else np.maximum(high, -low)
         relative = float((size / np.maximum(np.abs(x).max(-1) + unit, _TINY)).max())
@@ -649,6 +650,7 @@ def _bicgstab(
     def dot(x: Draws, y: Draws) -> Float[np.ndarray, "N 1"]:
         return np.einsum("ns,ns->n", x, y)[:, None]
 
+    # A breakdown, a division by zero, leaves the draw where it is.
     def ratio(x: Float[np.ndarray, "N 1"], y: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N 1"]:
         return np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)
 
@@ -659,16 +661,19 @@ def _bicgstab(
         for _ in range(_ITERATIONS):
             if (np.linalg.norm(residual, axis=-1) <= target).all():
                 break
+            # The direction of biconjugate gradients, preconditioned.
             new = dot(shadow, residual)
             direction = residual + ratio(new, rho) * ratio(alpha, omega) * (direction - omega * v)
             rho = new
             smooth = direction if precondition is None else precondition(direction)
             v = apply(smooth)
             alpha = ratio(rho, dot(shadow, v))
+            # Half a step along it, then one that makes the residual smallest along t.
             half = residual - alpha * v
             preconditioned = half if precondition is None else precondition(half)
             t = apply(preconditioned)
             omega = ratio(dot(t, half), dot(t, t))
             x = x + alpha * smooth + omega * preconditioned
             residual = half - omega * t
+    # The caller corrects what is left: zero is a safe start where a draw ended in nan.
     return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0.0)

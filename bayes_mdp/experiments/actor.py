@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`Actor`: an agent that acts step by step in any loop, with one compiled call per plan and plain numbers between.
 
 Replanning rules decide on the host as the compiled `due` does, without a compiled call at every step. The definition of
@@ -11,13 +13,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from operator import index
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents import ChecksLearnt, Learner
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.common.learner import ChecksLearnt
 from bayes_mdp.agents.common.replan import (
     Doubling,
     EveryEpisode,
@@ -54,7 +58,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.reward_support import RewardSupport
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_initial, check_key, check_shape
 
@@ -68,6 +72,7 @@ class ActorChecks:
 
     def __init__(self, space: StateActionSpace, held: RewardSupport | None = None) -> None:
         """Checks for a space, and for a belief that holds the rewards `held` (None: all numbers)."""
+        # The constant parts are kept as attributes: a check at every step must not ask the space again.
         self._held, self._space = held, space
         self._rewards_seen: set[tuple[float, ...]] = set()
         self._n_states, self._n_actions, self._ends = space.n_states, space.n_actions, space.ends
@@ -139,6 +144,7 @@ class ActorChecks:
         seen = (reward, step, state, action, outcome) if np.ndim(held.low) else (reward,)
         if seen in self._rewards_seen:
             return
+        # A support is by pair, and by outcome where the law of rewards is.
         cell = (step, state, action) if self._by_step else (state, action)
         if self._successors is not None:
             outcome = int(self._space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
@@ -146,6 +152,7 @@ class ActorChecks:
         if not support.holds(reward):
             pair = f"state {state}, action {action}"
             raise ValueError(f"reward is {reward:g} in {pair}, {support.expected(of_env=True)}")
+        # A set that is full is kept as it is: rewards from a continuous law would fill the memory.
         if len(self._rewards_seen) < MOST_REWARDS_SEEN:
             self._rewards_seen.add(seen)
 
@@ -166,7 +173,7 @@ class ActorChecks:
 
 
 def check_actor(
-    agent: Agent,
+    agent: Agent[Any],
     space: StateActionSpace,
     objective: Objective,
     key: PRNGKeyArray,
@@ -191,7 +198,7 @@ def check_actor(
     check_initial(initial, space.n_states)
 
 
-def check_num_envs(agent: Agent, num_envs: int | None) -> None:
+def check_num_envs(agent: Agent[Any], num_envs: int | None) -> None:
     """Refuse several parallel environments for an agent of one: it would mix them.
 
     Raises:
@@ -252,7 +259,7 @@ class Actor:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Any],
         space: StateActionSpace,
         *,
         objective: Objective,
@@ -270,10 +277,12 @@ class Actor:
             rule = EverySteps(1)
         self._belief: CanUpdate | None = None
         if not isinstance(agent, Learner):
+            # The number after those of the streams: a key that no stream of the run uses.
             key = jax.random.fold_in(self._key, len(RngKeys._fields))
             belief = initial_belief(key, prior, space, agent)
             self._belief = thin(belief, prior, key, NUM_PARTICLES)
         self._rule = host_rule(rule)
+        # The sizes of buffer and table follow from the period; without one, from the horizon.
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._stats = ReplanStats(space.shape)
         self._checks, self._ends = ActorChecks(space, learnable_rewards(self._belief)), space.ends
@@ -314,6 +323,7 @@ class Actor:
             raise ValueError(f"observation has shape {shape}, expected a state, or one for each of B environments")
         self._num_envs = shape[0] if shape else None
         check_num_envs(self._agent, self._num_envs)
+        # In place: the lists are the attributes, and from now on have an entry for each environment.
         for column in (self._times, self._table_times, self._steps, self._live):
             column *= self._num_envs or 1
         parts = (self._agent, self._problem, self._belief)
@@ -374,6 +384,8 @@ class Actor:
             self._plan_if_due()
         if core.policy is None:
             raise ValueError("act was called where no episode goes on, expected reset(observation) first")
+        # Environments of episodes that ended early have run ahead of the others: each has a row of its own in the
+        # table.
         rows = [current - previous for current, previous in zip(self._times, self._table_times, strict=True)]
         if max(rows) >= core.num_rows:
             self._refill(core)
@@ -385,6 +397,7 @@ class Actor:
         """Plan, if the rule is due (evaluated once after every change)."""
         assert self._core is not None
         stats = self._stats
+        # The step of the youngest episode in progress: a rule of episodes is due where any of them has just begun.
         stats.step = min(step for step, live in zip(self._steps, self._live, strict=True) if live)
         self._changed = False
         time = self._rule.due(stats)
@@ -489,7 +502,7 @@ class Actor:
     def belief(self) -> BeliefTree:
         """The posterior after all transitions; of an agent with a belief of its own, its state.
 
-        A warning is given where the agent could not learn from all of them (`agents.ChecksLearnt`).
+        A warning is given where the agent could not learn from all of them (its `check_learnt`).
         """
         if self._core is None:
             return self._belief
@@ -561,6 +574,7 @@ class HostRule:
     def due(self, stats: ReplanStats) -> int | None:
         """The time of the plan that is due, if one is; it may lie before the present (idle steps of an episode)."""
         count = self._count(stats)
+        # The count rises only: what was planned for is what it was at the last plan.
         if count <= self._planned:
             return None
         return count if self._scheduled else stats.time
@@ -625,9 +639,11 @@ def host_rule(rule: ReplanRule) -> HostRule:
         return HostRule(lambda stats: stats.starts, scheduled=False)
     period = rule.period
     if period is not None:
+        # The last multiple of the period: the time of the plan that was due there.
         return HostRule(lambda stats: stats.time // period * period, scheduled=True)
     if isinstance(rule, Geometric):
         times = rule.times().tolist()
+        # The last time of the schedule that is not after the present.
         return HostRule(lambda stats: times[bisect_right(times, stats.time) - 1], scheduled=True)
     return DoublingOnHost(rule) if isinstance(rule, Doubling) else AnyRuleOnHost(rule)
 

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`compare`: agents on problems, every agent for the same number of seeds, one Dataset with the leaderboard.
 
 The problems of the package (`PROBLEMS`) are small environments in episodes for every agent but `TSDE`. Each is
@@ -78,8 +80,7 @@ class Task:
     prior: PriorLike = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.env, Environment):
-            raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
+        check_type("env", self.env, Environment, "an Environment")
         check_objective(self.objective)
         require_undiscounted(self.objective, "runs of agents")
         check_count("length", self.length)
@@ -174,7 +175,7 @@ def _dense(env: Environment) -> MDP:
 
 
 Item = TypeVar("Item")
-AgentsLike: TypeAlias = Mapping[str, Agent] | Sequence[str | Agent] | Agent | str
+AgentsLike: TypeAlias = Mapping[str, Agent[Any]] | Sequence[str | Agent[Any]] | Agent[Any] | str
 """Agents by name, or a sequence of them and of names of `AGENTS`, or one."""
 EnvsLike: TypeAlias = Mapping[str, Environment | Task] | Sequence[str | Environment | Task] | Environment | Task | str
 """Environments or tasks by name, or a sequence of them and of names of `PROBLEMS`, or one."""
@@ -215,7 +216,7 @@ problems, not tuned on these: bonuses of theorems are so wide that no learning i
 QUICK_AGENTS = ("psrl", "bql", "ube", "moment_matching", "k_learning", "ucbvi", "epsilon_greedy_q")
 
 
-def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Agent]:
+def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Agent[Any]]:
     """Agents of the package by name, for `compare`.
 
     Args:
@@ -228,8 +229,9 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     """
     check_name("constants", constants, CONSTANTS)
     names = AGENTS if names is None else names
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str):
         raise TypeError(f"names is {described(names)}, expected a list of names of agents")
+    check_type("names", names, Iterable, "a list of names of agents")
     names = tuple(names)
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -239,7 +241,7 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
 
 
-def name_agents(agents: AgentsLike) -> dict[str, Agent]:
+def name_agents(agents: AgentsLike) -> dict[str, Agent[Any]]:
     """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
 
     Raises:
@@ -253,7 +255,7 @@ def name_agents(agents: AgentsLike) -> dict[str, Agent]:
     return {str(name): agent for name, agent in named.items()}
 
 
-def _agent(item: str | Item) -> tuple[str, Agent | Item]:
+def _agent(item: str | Item) -> tuple[str, Agent[Any] | Item]:
     """A name becomes the agent; `name_agents` checks what else there is."""
     if isinstance(item, str):
         check_name("agent", item, AGENTS)
@@ -308,12 +310,14 @@ def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
 def _random_rate(mdp: MDP | SparseMDP, objective: Objective) -> float:
     legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
     episodic = isinstance(objective, Episodic)
+    # In float64, since scores are divided by the difference of two levels.
     with jax.enable_x64(True):
         exact = jax.tree.map(in_float64, mdp)
         exact = exact if episodic else restart_at_ends(exact)
         probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
         answer = jax.device_get(_evaluate(exact, probs, objective if episodic else AverageReward()))
     if not episodic:
+        # A gap that is not finite: the gain of the policy differs between first states.
         return float(answer.gain) if np.isfinite(answer.gap) else np.nan
     return float(answer.v[0] @ np.asarray(mdp.initial, np.float64))
 
@@ -442,8 +446,7 @@ def _task(
 ) -> Task:
     if isinstance(env, Task):
         return env if length is None else replace(env, length=length)
-    if not isinstance(env, Environment):
-        raise TypeError(f"envs[{name!r}] is a {type(env).__name__}, expected an Environment or a Task")
+    check_type(f"envs[{name!r}]", env, Environment, "an Environment or a Task")
     if objective is None:
         if env.mdp.horizon is None:
             raise ValueError(f"objective is None, expected one for envs[{name!r}], which has no horizon of its own")
@@ -454,7 +457,8 @@ def _task(
     return Task(env, objective, length, prior)
 
 
-def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> None:
+def _check_priors(players: Mapping[str, Agent[Any]], tasks: Mapping[str, Task]) -> None:
+    # The first agent that needs a prior, and the first task that has none: together they are at fault.
     needs_prior = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
     bare = next((name for name, task in tasks.items() if task.prior is None), None)
     if needs_prior is not None and bare is not None:
@@ -462,7 +466,7 @@ def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> No
 
 
 def _attributes(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     num_seeds: int,
     options: RunOptions,
@@ -487,12 +491,13 @@ def _fingerprint(task: Task) -> str | None:
         return None
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
+    # A program has no arrays to hash: what one fixed seed draws from it stands for it.
     sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(space_of(task.env))
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 
 
 def _play_all(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
     how: tuple[int, RunOptions, PRNGKeyArray],
@@ -560,7 +565,7 @@ def _parts(result: "xr.Dataset", length: int) -> np.ndarray:
 
 
 def _to_dataset(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
     played: Mapping[tuple[str, str], Mapping[str, np.ndarray]],

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`run`: an agent in an environment; a simulated one and many seeds at once are one compiled program.
 
 An agent that learns from whole episodes is measured in episodes of any length (`run_episodes`), its states listed or
@@ -9,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +57,7 @@ from bayes_mdp.experiments.run_config import (
 from bayes_mdp.mdp import Agent, Environment, FirstExit, Objective, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning.solve import refuse_improper
-from bayes_mdp.random import fused_key
+from bayes_mdp.random.threefry import fused_key
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.progress import Progress
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 
 @accepts_moved("run")
 def run(
-    agent: Agent,
+    agent: Agent[Any],
     env: "RunEnvironment",
     *,
     objective: Objective,
@@ -245,6 +247,7 @@ def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
 def prepare_episodes(case: RunConfig) -> PreparedEpisodes:
     """Make everything that a run in whole episodes needs."""
     number, env, agent = case.length, case.env, _learner(case)
+    # The last checkpoint may have fewer episodes than the others.
     per_row = math.ceil(number / case.options.num_checkpoints)
     if isinstance(env, Environment):
         rows, space, initial = TabularStates(simulator(env)), case.space, env.mdp.initial

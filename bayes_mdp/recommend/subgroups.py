@@ -164,6 +164,8 @@ class SubgroupOptions:
     """Options of `decide_by_subgroup` that seldom change.
 
     Args:
+        baseline: the policy in use; None: what the log did, given the state and `practice_by`.
+        confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse, in units of the value.
         initial: distribution of the first state; None: that of the log's episodes.
         population: who is in a subgroup, as in `policy_value`.
@@ -179,6 +181,8 @@ class SubgroupOptions:
         True
     """
 
+    baseline: Any = None
+    confidence: RealLike = 0.95
     slack: RealLike = 0.0
     initial: InitialLike | None = None
     population: Any = None
@@ -187,6 +191,7 @@ class SubgroupOptions:
     practice_by: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_number("confidence", self.confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
         check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
         check_count("num_draws", self.num_draws, 64)
         check_bool("observational", self.observational)
@@ -200,8 +205,6 @@ def decide_by_subgroup(
     policies: Mapping[str, Any],
     subgroups: str | Sequence[str],
     *,
-    baseline: Any = None,
-    confidence: RealLike = 0.95,
     options: SubgroupOptions = SubgroupOptions(),
 ) -> SubgroupDecision:
     """One verdict for each subgroup of a log with covariates, on policies that were named beforehand.
@@ -213,9 +216,7 @@ def decide_by_subgroup(
         objective: of the values.
         policies: name -> policy that was named before anyone saw these data (see `policy_value` for its forms).
         subgroups: "context", or covariates, that were named beforehand too.
-        baseline: the policy in use; None: what the log did, given the state and `options.practice_by`.
-        confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
-        options: slack, first states, population, draws (see `SubgroupOptions`).
+        options: the policy in use, confidence, slack, first states, population, draws (see `SubgroupOptions`).
 
     Raises:
         ValueError, TypeError: as `policy_value`; no policies, or one of the name "baseline"; a posterior without
@@ -238,12 +239,11 @@ def decide_by_subgroup(
     check_type("log", log, Log, "a Log (see read_log)")
     check_type("options", options, SubgroupOptions, "SubgroupOptions")
     check_type("posterior", posterior, ContextPosterior, "what infer returns in a space with contexts")
-    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     if not policies:
         raise ValueError("policies is empty, expected those to judge, named beforehand: subgroups choose none")
     if BASELINE in policies:
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
-    space = posterior.space
+    space, baseline = posterior.space, options.baseline
     # What the log did in each context.
     logged = practice(log, space, options.practice_by)
     begins = start_of_log(log) if options.initial is None else options.initial
@@ -266,7 +266,9 @@ def decide_by_subgroup(
         # Within the subgroup shares sum to one.
         inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
-        improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
+        improvements = {
+            n: Improvement(gain, float(options.slack), float(options.confidence)) for n, gain in gains.items()
+        }
         changes = {n: _changes(by_context, n, inside, inner) for n in policies}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)
         name = verdict.recommended

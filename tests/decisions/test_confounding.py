@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import linprog
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import tilted, tilted_draws, tipping_point, tipping_tilt, value_bounds
+from bayes_mdp.decisions import tilted, tilted_draws, tipping_point, value_bounds
+from bayes_mdp.decisions.confounding import tipping_tilt
 from tests.subjects import (
     DISCOUNTED,
     OUTCOME_REWARD,

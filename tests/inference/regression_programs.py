@@ -87,11 +87,12 @@ class Program:
             "hazard": bm.models.hazard_rows,
         }[self.law]
         coefficients = dist.ImproperUniform(dist.constraints.real, (), ()) if np.isinf(self.sd) else self._normal
-        common = {"coefficients": coefficients, "group": self.group} | self.options
+        by = None if self.law == "ordinal" else self.by
+        regression = bm.models.RegressionOptions(by=by, group=self.group)
+        common = {"coefficients": coefficients, "options": regression} | self.options
         if self.law == "hazard":
             even = np.ones(len(self.outcomes)) / len(self.outcomes)
-            return bm.models.MDPSpec(law(space, self.terms, even, by=self.by, **common), self.reward)
-        common |= {} if self.law == "ordinal" else {"by": self.by}
+            return bm.models.MDPSpec(law(space, self.terms, even, **common), self.reward)
         return bm.models.MDPSpec(law(space, self.terms, **common), self.reward)
 
     @property

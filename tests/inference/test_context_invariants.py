@@ -8,6 +8,7 @@ Random programs of `regression_programs`, by the density that draws come from; a
 # pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -100,7 +101,8 @@ def test_one_context_has_the_rows_of_a_space_without():
     for log in (plain, about):
         space = bm.StateActionSpace.from_log(log)
         with jax.enable_x64(True):
-            rows = handlers.seed(lambda s=space: bm.models.logit_rows(s, "action", by="state", reference="a"), 1)()
+            law = partial(bm.models.logit_rows, options=bm.models.RegressionOptions(by="state"))
+            rows = handlers.seed(lambda s=space, law=law: law(s, "action", reference="a"), 1)()
         drawn.append(np.asarray(rows))
     assert drawn[1].shape == (1, 2, 2, 2) and np.array_equal(drawn[0], drawn[1][0])
 

@@ -18,6 +18,7 @@ from bayes_mdp.inference import NUTS, Gibbs, Laplace, SamplingWarning
 from bayes_mdp.inference.context_posterior import look_at
 from bayes_mdp.inference.integrals.mode_draws import draw_about_mode
 from bayes_mdp.inference.polya_gamma import draw_polya_gamma, stick_draws
+from bayes_mdp.models import RegressionOptions
 from tests.subjects import DISCOUNTED, OUTCOME_REWARD, START, TYPES, clinic_log, golden, needs_clinic
 
 TERMS = "state + age + frail + action"
@@ -38,9 +39,11 @@ def logits(space):
     return bm.models.MDPSpec(bm.models.logit_rows(space, "age + action", reference="well"), np.zeros((2, 2)))
 
 
-def clinic_prior(law, **options):
+def clinic_prior(law, group=None, **settings):
     def prior(space):
-        return bm.models.MDPSpec(law(space, TERMS, standardise=False, **options), OUTCOME_REWARD)
+        return bm.models.MDPSpec(
+            law(space, TERMS, options=RegressionOptions(standardise=False, group=group), **settings), OUTCOME_REWARD
+        )
 
     return prior
 
@@ -282,7 +285,9 @@ def more_than_sticks(space):
 
 
 def shrunk_sticks(space):
-    return bm.models.MDPSpec(bm.models.stick_rows(space, "age", shrink="normal"), np.zeros((2, 2)))
+    return bm.models.MDPSpec(
+        bm.models.stick_rows(space, "age", options=RegressionOptions(shrink="normal")), np.zeros((2, 2))
+    )
 
 
 def rewarded_sticks(space):

@@ -61,7 +61,9 @@ def most_likely(name: str) -> tuple[RowDensity, np.ndarray, np.ndarray, float, n
     space = bm.StateActionSpace.from_log(log, ends=True)
 
     def program(space):
-        rows = bm.models.logit_rows(space, DESIGNS[name], reference=0, standardise=False)
+        rows = bm.models.logit_rows(
+            space, DESIGNS[name], reference=0, options=bm.models.RegressionOptions(standardise=False)
+        )
         return bm.models.MDPSpec(rows, np.zeros((2, 2)))
 
     law = look_at(program, space).laws[0]

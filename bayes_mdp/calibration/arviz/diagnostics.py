@@ -201,6 +201,7 @@ def _worst(values: xr.DataArray, reduce: Callable[[np.ndarray], float]) -> float
 
 def _by_arviz(sites: pd.DataFrame) -> list[str]:
     """Problems that only the rank-normalised diagnostics of ArviZ show."""
+    # A diagnostic that is nan says nothing: it is never the worst.
     worst = sites.loc[sites["r_hat"].fillna(0.0).idxmax()]
     if worst["r_hat"] > MAX_R_HAT:
         return [
@@ -277,7 +278,7 @@ def load_draws(path: str | Path) -> Tree:
         ValueError: the file is truncated or altered (its checksum does not fit), or not of `save_draws`.
         OSError: it cannot be read.
     """
-    expected = "a whole NetCDF file that save_draws wrote"
+    expected = "a whole NetCDF file that save wrote"
     read_with_checksum(path, expected)
     try:
         return arviz().from_netcdf(str(path), engine="h5netcdf")

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side.
 
 First which groups there are, and why others are left out (`contents`); then each as a Dataset (`GroupBuilder`). Sites
@@ -16,7 +18,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
@@ -307,7 +309,7 @@ class GroupBuilder:
     def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
         """The standard variables, then the sites of the program in its order."""
         values = {**draws.run.sites, **run.deterministic}
-        return draws.variables() | {self._variables.name(site): values[site] for site in self._facts}
+        return draws.variables() | {self._variables.name(site): np.asarray(values[site]) for site in self._facts}
 
     def _sample_dataset(
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
@@ -662,9 +664,10 @@ def dataset(
         ValueError, TypeError: as `to_arviz`; a group that does not exist, or not for this posterior.
 
     Example:
+        >>> from bayes_mdp.calibration.arviz.export import dataset
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.calibration.dataset(posterior, num_draws=10)["transition"].dims
+        >>> dataset(posterior, num_draws=10)["transition"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):
@@ -679,6 +682,7 @@ def dataset(
     present = contents(posterior, data, log_likelihood)
     if group in present.left_out:
         raise ValueError(f"group is {group!r}, expected another: {present.left_out[group]}")
+    # Only what this group takes is checked: the whole tree may be too large.
     builder = GroupBuilder(posterior, num_draws, key, present)
     builder.check_size((group,))
     made: xr.Dataset = getattr(builder, group)()

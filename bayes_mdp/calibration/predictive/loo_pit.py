@@ -121,6 +121,7 @@ class LooPit(NamedTuple):
             number = pit.values.size
             band = ecdf.simultaneous_band(number, NUM_BINS - 1, LEVEL)
             axis.fill_between(grid, band.low / number - grid, band.high / number - grid, color="0.85")
+            # Both are shown as a difference from the diagonal, where they can be told apart.
             counts = np.cumsum(np.bincount(_ranks(pit.values), minlength=NUM_BINS))
             axis.plot(grid, counts / number - grid, color="C0")
             axis.set_title(f"{name}: p = {pit.p:.3g}", fontsize=9)

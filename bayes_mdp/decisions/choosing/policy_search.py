@@ -269,10 +269,12 @@ def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found
     score = problem.scores(values)[0]
     at_optimum = False
     for _ in range(MOST_STEPS):
+        # By the chain rule: the gradient of the criterion in the values weighs the draws.
         slope = policies.mass[..., None] * draws.gradient(
             policy, problem.criterion.gradient(values[:, 0], problem.best)
         )
         improvement = _step(problem, choice, score, slope)
+        # No joint step helps: every change of one action is tried, where there are few.
         if improvement is None and _few_changes(problem):
             improvement = _single_change(problem, choice, score)
             at_optimum = improvement is None

@@ -34,9 +34,10 @@ from bayes_mdp.decisions.information.updatable import Updatable, in_float64, req
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
-from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
@@ -158,6 +159,7 @@ class NextExperiment(eqx.Module):
         """The table as xarray, along `candidate`, best first; labels are coordinates."""
         import xarray as xr
 
+        # The labels are coordinates of the candidates: as many columns as the index has.
         columns_of_labels = zip(*self.pairs, strict=True)
         axes = ("study",) if self.num_episodes is not None else ("step", "state", "action")[-self.index.shape[1] :]
         names = {name: ("candidate", labels(column)) for name, column in zip(axes, columns_of_labels, strict=True)}

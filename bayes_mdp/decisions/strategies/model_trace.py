@@ -380,6 +380,7 @@ def _names(returned: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for strategy, row in returned.items():
         if not isinstance(strategy, str):
             raise TypeError(f"program returns the strategy {described(strategy)}, expected names")
+        # A bare number is the only outcome of its strategy.
         cells = row if isinstance(row, Mapping) else {VALUE: row}
         outcomes = tuple(cells)
         first = outcomes if first is None else first

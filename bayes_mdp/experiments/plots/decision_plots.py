@@ -11,8 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, predict_choices
-from bayes_mdp.decisions import ParetoFront, PolicyComparison
+from bayes_mdp.behaviour import ChoiceLog, predict_choices
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
+from bayes_mdp.decisions.choosing.budgets import ParetoFront
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
@@ -92,6 +94,7 @@ def plot_policies(
     else:
         figure, panel, gains = _two_panels(comparison, baseline, axes)
     all_draws = np.concatenate([value.draws for value in comparison.values.values()])
+    # Common edges: the heights of two histograms can be compared.
     edges = np.histogram_bin_edges(all_draws, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
         panel.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=shorten(name))
@@ -139,6 +142,7 @@ def _two_panels(
 def _legend_above(axes: "Axes") -> None:
     """The legend at the top, in as many columns as the axes are wide; what is drawn from zero upwards ends below it."""
     figure, entries = whole_figure(axes), len(axes.get_legend_handles_labels()[0])
+    # The highest value that is drawn, before the limits are changed.
     peak = axes.dataLim.y1
     box = whole = axes.get_window_extent()
     for columns in range(min(entries, MOST_COLUMNS), 0, -1):
@@ -189,6 +193,7 @@ def plot_cost_effectiveness(
         panel.axvline(0, color="grey", linewidth=0.8)
     if wtp is not None:
         check_number("wtp", wtp, lambda x: x >= 0, "a number of at least 0")
+        # The limits before the line are restored after it: an infinite line must not widen the axes.
         limits = panel.get_xlim(), panel.get_ylim()
         middle = (0.0, 0.0) if reference is not None else (float(effect[:, 0].mean()), float(cost[:, 0].mean()))
         panel.axline(middle, slope=wtp, color="black", linestyle="--", linewidth=1, label=f"willingness to pay {wtp:g}")
@@ -328,6 +333,7 @@ def plot_learning_curve(
     state, action, observed = (np.asarray(x) for x in (log.state, log.action, log.observed))
     busiest = int(np.bincount(state[observed]).argmax())
     targets = None if better is None else _better_actions(better, log)
+    # What is shown: the choices in the busiest state, or those in states with a better action.
     chosen = observed & (state == busiest if targets is None else (targets >= 0)[state])
     if not chosen.any():
         raise ValueError("better names states without a choice in the log, expected a state in which somebody chose")
@@ -347,6 +353,7 @@ def plot_learning_curve(
     figure, panel = place(axes)
     middle = (np.arange(num_blocks) + 0.5) * longest / num_blocks
     for label, target in lines:
+        # The first share is that of the persons, the others those of each draw.
         share, *of_draws = (
             np.bincount(block, made == target, minlength=num_blocks) / number for made in (action[chosen], *drawn)
         )
@@ -402,7 +409,9 @@ def plot_shrinkage(
     chosen = names[0] if parameter is None else parameter
     check_name("parameter", chosen, names)
     draws = np.asarray(posterior.params[chosen])
+    # Chains and draws are one axis, persons the last.
     draws = draws.reshape(-1, draws.shape[-1])
+    # Persons by their estimate: shrinkage is seen as arrows that point to the middle.
     order = np.argsort(draws.mean(0))
     figure, panel = place(axes)
     y = np.arange(len(order))
@@ -412,6 +421,7 @@ def plot_shrinkage(
     if alone is not None:
         separate = np.asarray(alone.params[chosen]).reshape(-1, len(order)).mean(0)[order]
         panel.plot(separate, y, "x", color="C1", label="alone")
+        # An arrow from the estimate alone to that within the group.
         for row, start, end in zip(y, separate, draws.mean(0)[order], strict=True):
             panel.annotate("", (end, row), (start, row), arrowprops={"arrowstyle": "->", "color": "0.7"})
     group = posterior.group()[chosen].ravel()
@@ -440,7 +450,7 @@ def plot_pareto(front: ParetoFront, *, limit: RealScalar | None = None, axes: "A
         >>> space = bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
         >>> front = bm.decisions.pareto_front(
-        ...     jax.random.key(1), posterior, bm.Episodic(2), source=[[1.0, 3.0]], points=3, num_draws=50
+        ...     jax.random.key(1), posterior, bm.Episodic(2), {"cost": [[1.0, 3.0]]}, points=3
         ... )
         >>> bm.plots.plot_pareto(front).axes[0].get_xlabel()
         'cost: what may be spent on average'

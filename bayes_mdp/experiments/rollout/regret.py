@@ -25,7 +25,8 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.numerics.products import matmul
-from bayes_mdp.planning import Solution, evaluate, solve
+from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
@@ -51,6 +52,7 @@ class Truth(eqx.Module):
 
     def value(self, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S"]:
         """The value of a policy in the true MDP, exact."""
+        # A greedy policy is given by its table of actions, which is evaluated without a row of probabilities.
         assert self.mdp is not None
         followed = policy.best if isinstance(policy, Greedy) else policy
         return evaluate(self.mdp, followed, objective).v
@@ -75,6 +77,7 @@ class Truth(eqx.Module):
             gap = (self.optimal - new)[block.state]
             return jnp.sum(gap if block.live is None else jnp.where(block.live, gap, 0.0))
         step, state = block.step[0], block.state[0]
+        # What remains of the episode is worth, under the old plan, less what it is worth under the new one.
         lost = (old - new)[step, state]
         if block.live is not None:
             lost = jnp.where(block.live[0], lost, 0.0)

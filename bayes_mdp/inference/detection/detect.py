@@ -185,6 +185,7 @@ def _noise_precision(
     """
     entries = probe.reward["precision"]
     symbols = probe.symbols
+    # With an unknown tau the precision must be a known multiple of it, and that multiple is what is returned.
     if tau is None:
         known, ids = (entries.element == -1) & symbols.known(entries.offset), entries.offset
     else:

@@ -389,6 +389,7 @@ def check_proper(program: Program) -> None:
     Raises:
         ValueError: names the first one.
     """
+    # The probe traces the program: only where a power of a density is in question.
     bent = [site for site in program.latents if site.scaled or site.masked]
     probe = Probe(program) if any(site.name in program.outputs.powers for site in bent) else None
     for site in bent:

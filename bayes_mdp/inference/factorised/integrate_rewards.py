@@ -44,7 +44,9 @@ from bayes_mdp.inference.integrals.importance import (
 from bayes_mdp.inference.integrals.quadrature import (
     STRETCH,
     LogDensity,
+    Mode,
     NotIntegrableError,
+    Search,
     find_modes,
     integrate_by_grid,
     search,
@@ -470,13 +472,13 @@ def integrate_cells(
     if not profile:
         raise NotIntegrableError("the density of a cell has no mode that can be found")
     density = model.marginal(profile[0])
-    modes = find_modes(
-        density,
-        np.stack([mode.point for mode in modes_of_shared.modes]),
-        np.linalg.norm(modes_of_shared.modes[0].root, axis=1),
-    )
+    size = len(model.shared)
+    modes = _modes_again(density, modes_of_shared) if size else []
     # Few shared numbers are integrated by a grid, whose error is seen; more of them by weighted draws.
-    if len(model.shared) <= MOST_AXES:
+    if not size:  # the one point of no dimension, whose density is 1
+        points, logs = np.zeros((NUM_DRAWS, 0)), np.zeros(NUM_DRAWS)
+        shared_points, nearest = points[:1], np.zeros(NUM_DRAWS, int)
+    elif size <= MOST_AXES:
         grid = integrate_by_grid(density, modes, modes_of_shared.cover, _nothing, tolerance=TOLERANCE)
         points, logs, node = grid.propose(rng, NUM_DRAWS)
         used, nearest = np.unique(node, return_inverse=True)
@@ -497,6 +499,12 @@ def integrate_cells(
     # Hardly ever a draw has no weight.
     whole = len(drawn.points) == len(together)
     return drawn, values if whole else model.place(drawn.points)[1]
+
+
+def _modes_again(density: LogDensity, rough: Search) -> list[Mode]:
+    """The modes of a density near those of a rougher one."""
+    starts = np.stack([mode.point for mode in rough.modes])
+    return find_modes(density, starts, np.linalg.norm(rough.modes[0].root, axis=1))
 
 
 def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:

@@ -63,9 +63,9 @@ class Mode(NamedTuple):
         return np.linalg.solve(self.root, (points - self.point).T).T
 
     @property
-    # Laplace: the mass of a Gaussian is its height times det(root) (2 pi)^(D / 2); the last factor is common to all.
     def log_mass(self) -> float:
         """Log of the mass of the normal density that touches, but for a constant (Laplace's method)."""
+        # The mass of a Gaussian is its height times det(root) (2 pi)^(D / 2); the last factor is common to all.
         return self.log_density + float(np.log(np.diag(self.root)).sum())
 
 

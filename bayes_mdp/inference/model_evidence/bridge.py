@@ -381,6 +381,7 @@ def _log_mean(values: Float[np.ndarray, "..."]) -> float:
 
 def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
     sentences = []
+    # Draws that lie where both densities do: the estimate rests on these.
     overlapping = solution.overlap * min(solution.effective_draws, total)
     if not solution.effective_draws >= MIN_ESS:
         sentences.append(
