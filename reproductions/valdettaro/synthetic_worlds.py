@@ -20,6 +20,7 @@ from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.numerics.numba_function import compile_loop
 from bayes_mdp.random.host_generator import host_generator
 from reproductions.reproduction import Reproduction, Row, mean_row
+from reproductions.valdettaro.uniform_lanes import lanes_of, multiply_uniform
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +101,10 @@ def _derivative(
             for n in range(number):
                 system[s, t, n] = same - DISCOUNT * mixed[n]
                 value[s, n] += mixed[n] * reward[t]
-    _solve_both(system, value, visits)
+    # One elimination for both: the value from the reward of a step, discounted visits from a uniform start.
+    _eliminate(system)
+    _solve(system, value)
+    _solve_transposed(system, visits)
     by_action = np.zeros((STATES, ACTIONS))
     for s in range(STATES):
         for a in range(ACTIONS):
@@ -115,40 +119,45 @@ def _derivative(
 
 
 @compile_loop
-def _solve_both(
-    system: Float[np.ndarray, "S S N"], value: Float[np.ndarray, "S N"], visits: Float[np.ndarray, "S N"]
-) -> None:
-    """Solve system v = value and system' w = visits in place, in every MDP, by one elimination."""
-    number = system.shape[-1]
-    for k in range(STATES):  # system = L U, L below the diagonal
+def _eliminate(system: Float[np.ndarray, "S S N"]) -> None:
+    """system = L U in place, L below the diagonal, in every MDP."""
+    for k in range(STATES):
         for i in range(k + 1, STATES):
-            for n in range(number):
+            for n in range(system.shape[-1]):
                 system[i, k, n] /= system[k, k, n]
             for j in range(k + 1, STATES):
-                for n in range(number):
+                for n in range(system.shape[-1]):
                     system[i, j, n] -= system[i, k, n] * system[k, j, n]
-    # The value: L U v = reward of a step.
+
+
+@compile_loop
+def _solve(system: Float[np.ndarray, "S S N"], right: Float[np.ndarray, "S N"]) -> None:
+    """Solve L U x = right in place."""
     for i in range(STATES):
         for j in range(i):
-            for n in range(number):
-                value[i, n] -= system[i, j, n] * value[j, n]
+            for n in range(right.shape[-1]):
+                right[i, n] -= system[i, j, n] * right[j, n]
     for i in range(STATES - 1, -1, -1):
         for j in range(i + 1, STATES):
-            for n in range(number):
-                value[i, n] -= system[i, j, n] * value[j, n]
-        for n in range(number):
-            value[i, n] /= system[i, i, n]
-    # Discounted visits from a uniform start: U' L' w = start.
+            for n in range(right.shape[-1]):
+                right[i, n] -= system[i, j, n] * right[j, n]
+        for n in range(right.shape[-1]):
+            right[i, n] /= system[i, i, n]
+
+
+@compile_loop
+def _solve_transposed(system: Float[np.ndarray, "S S N"], right: Float[np.ndarray, "S N"]) -> None:
+    """Solve U' L' x = right in place."""
     for i in range(STATES):
         for j in range(i):
-            for n in range(number):
-                visits[i, n] -= system[j, i, n] * visits[j, n]
-        for n in range(number):
-            visits[i, n] /= system[i, i, n]
+            for n in range(right.shape[-1]):
+                right[i, n] -= system[j, i, n] * right[j, n]
+        for n in range(right.shape[-1]):
+            right[i, n] /= system[i, i, n]
     for i in range(STATES - 1, -1, -1):
         for j in range(i + 1, STATES):
-            for n in range(number):
-                visits[i, n] -= system[j, i, n] * visits[j, n]
+            for n in range(right.shape[-1]):
+                right[i, n] -= system[j, i, n] * right[j, n]
 
 
 def ascend(
@@ -171,32 +180,17 @@ def ascend(
     policy = np.full((STATES, ACTIONS), SOFTNESS / (ACTIONS - 1))
     policy[np.arange(STATES), first] = 1 - SOFTNESS
     logits, drawn = np.log(policy), np.empty((STATES, ACTIONS, STATES, batch))
-    uniform = np.empty(batch * int(concentration.sum()))
+    length = int(concentration.sum())
+    lanes = lanes_of(rng, batch, length)
     for _ in range(steps):
         # A gamma variable of a whole number is a sum of exponential ones: one logarithm for all of them.
-        _products(rng.random(out=uniform), concentration, drawn)
+        multiply_uniform(lanes, concentration, drawn)
         np.log(drawn, out=drawn)
         drawn /= drawn.sum(2, keepdims=True)
         logits = logits + LEARNING_RATE * _by_logits(_derivative(drawn, reward, policy), policy)
         policy = softmax(logits)
+    rng.bit_generator.advance(steps * batch * length)
     return policy
-
-
-@compile_loop
-def _products(
-    uniform: Float[np.ndarray, " U"], concentration: Int[np.ndarray, "S A S"], products: Float[np.ndarray, "S A S N"]
-) -> None:
-    """Multiply as many uniform numbers as the concentration says, one MDP after the other, in place."""
-    place = 0
-    for n in range(products.shape[-1]):
-        for s in range(STATES):
-            for a in range(ACTIONS):
-                for t in range(STATES):
-                    product = 1.0
-                    for _ in range(concentration[s, a, t]):
-                        product *= 1.0 - uniform[place]
-                        place += 1
-                    products[s, a, t, n] = product
 
 
 def softmax(logits: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
