@@ -13,6 +13,7 @@ from .choosing.budgets import ShadowPrice as ShadowPrice
 from .choosing.budgets import Spending as Spending
 from .choosing.budgets import budget_plan as budget_plan
 from .choosing.budgets import pareto_front as pareto_front
+from .choosing.certificates import scenario_draws as scenario_draws
 from .choosing.choose import ChooseOptions as ChooseOptions
 from .choosing.choose import PolicyChoice as PolicyChoice
 from .choosing.choose import choose as choose
