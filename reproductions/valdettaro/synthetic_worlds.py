@@ -347,7 +347,7 @@ REPRODUCTION = Reproduction(
     run,
     rows,
     figure,
-    {"runs": 10},
-    {"quick": 150, "full": 3000},
+    {"runs": 50},
+    {"quick": 500, "full": 2500},
     one_thread=True,
 )
