@@ -205,6 +205,7 @@ class BAMCP(eqx.Module):
             return
         rewards = arrays.rewards
         number, n_states, n_actions = rewards.cumulative.shape[2], *arrays.rows.row.shape[1:]
+        # Edges mark rewards in bins: a kept tree would have to learn from them too.
         if rewards.edges is not None or (number == 1 and rewards.value.shape[0] > 1):
             raise ValueError(
                 "keep_tree is True, expected False: the belief learns from rewards that are neither known nor urns, "
@@ -231,12 +232,14 @@ class BAMCP(eqx.Module):
         start, action, next_state = transition.state, transition.action, transition.next_state
         ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
         legal = problem.space.legal
+        # Illegal actions take no part in the maximum.
         after = q[next_state] if legal is None else jnp.where(jnp.asarray(legal)[next_state], q[next_state], -jnp.inf)
         reward = jnp.asarray(transition.reward)
         target = reward + gamma * jnp.where(ended, 0.0, after.max())
         changed = q.at[start, action].add(self.learning_rate * weight * (target - q[start, action]))
         if state.kept is None:
             return SearchState(changed, None)
+        # Without a horizon every step is step 0 of the tree.
         step = transition.step if isinstance(problem.objective, Episodic) and transition.step is not None else 0
         # Outcome S stands for an end: the child that the tree has for it.
         outcome = jnp.where(ended, problem.space.n_states, next_state)
@@ -368,6 +371,7 @@ def search(
     horizon = objective.horizon if isinstance(objective, Episodic) else None
     shape_of = lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype)  # noqa: E731
     shapes: Any = jax.tree.map(shape_of, SearchOutput(inputs.state, kept))
+    # A pure callback: under `vmap` the host gets a leading axis of seeds.
     call = partial(_on_host, horizon, options)
     return jax.pure_callback(call, shapes, inputs, vmap_method="expand_dims")
 

@@ -95,6 +95,7 @@ def draw_values(
         # Mean and variance, both multiplied by noise^2 / noise^2: weight = n + regularization noise^2.
         weight = now.visits + regularization * noise**2
         z = jax.random.normal(jax.random.fold_in(key, layer), total.shape, total.dtype)
+        # Mean total / weight, standard deviation noise / sqrt(weight).
         return total / weight + noise / jnp.sqrt(weight) * z
 
     return backward_induction(backup, horizon, data.visits.shape[-2], legal=mask)
@@ -220,6 +221,7 @@ def spectrum(
         regularization: lambda of the paper.
     """
     if features is None:
+        # One feature a pair: Lambda is diagonal, its spectrum the visits.
         return Spectrum(visits.reshape(*visits.shape[:-2], -1) + regularization, None)
     # sum_i phi_i phi_i^T over transitions: visits of the pairs times their features.
     gram = einsum("...sa,sai,saj->...ij", visits, features, features)
@@ -251,6 +253,7 @@ def langevin_law(
         num_steps: J, a whole number.
         inverse_temperature: beta.
     """
+    # 2 eta curvature: the share of the distance to the centre that a step takes away.
     slope = 2.0 * step_size * curvature
     # log |rho|, without the rounding of 1 - slope where that is small.
     decay = jnp.where(slope < 0.5, jnp.log1p(-jnp.minimum(slope, 0.5)), jnp.log(jnp.abs(1.0 - slope)))
@@ -346,6 +349,7 @@ class LMCLSVI(eqx.Module):
         del belief
         horizon, legal = episode_length(problem, "LMCLSVI"), problem.space.legal
         started = LangevinState(state.data, state.weights, state.plans + 1)
+        # The law of the weights starts where the last plan left them.
         q, weights = self._draw(key, started, horizon, legal)
         return Greedy(q), LangevinState(state.data, weights, started.plans)
 
@@ -383,6 +387,7 @@ class LMCLSVI(eqx.Module):
             # Q_h cannot exceed what the remaining steps pay.
             q = jnp.minimum(linear, (horizon - layer) * jnp.asarray(self.max_reward, linear.dtype))
             q = q if mask is None else jnp.where(mask, q, -jnp.inf)
+            # v_h = max_a Q_h over legal actions.
             return jnp.max(q, -1), (q, weights)
 
         end = jnp.zeros(pairs[0], data.reward.dtype)

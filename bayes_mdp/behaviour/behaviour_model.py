@@ -42,6 +42,7 @@ class Parameter:
 
     def __post_init__(self) -> None:
         words = ("unit", "positive", "real")
+        # Two numbers are an interval; all else is one of the words.
         pair = isinstance(self.support, tuple) and len(self.support) == 2
         if not (pair or (isinstance(self.support, str) and self.support in words)):
             raise ValueError(
@@ -75,6 +76,7 @@ class Parameter:
         if self.support == "positive":
             return jnp.exp(x)
         low, high = self.bounds
+        # Phi(x) is uniform where x is standard normal.
         return low + (high - low) * ndtr(x)
 
     def unconstrain(self, value: RealLike) -> Float[Array, "..."]:
@@ -89,6 +91,7 @@ class Parameter:
         if self.support == "positive":
             return jnp.log(x)
         low, high = self.bounds
+        # The inverse of the normal distribution function, on the scaled value.
         return ndtri((x - low) / (high - low))
 
     def check(self, name: str, values: ArrayLike) -> None:
@@ -103,6 +106,7 @@ class Parameter:
         """
         low, high = self.bounds
         array = as_real(name, values)
+        # What a support is called in the message.
         expected = f"a number from {low:g} to {high:g}" if np.isfinite(high) else "a finite number"
         expected = "a finite number of at least 0" if self.support == "positive" else expected
         require(~(np.isfinite(array) & (array >= low) & (array <= high)), name, array, expected)
@@ -195,6 +199,7 @@ def check_model(model: object) -> None:
         raise TypeError(
             f"model is {described(model)} ({lack}), expected an object with parameters, init, policy, update"
         )
+    # A `Protocol` sees names only: what they hold is checked here.
     parameters = model.parameters  # type: ignore[attr-defined]
     check_type("model.parameters", parameters, Mapping, "a mapping of names to Parameter")  # type: ignore[type-abstract]
     for name, parameter in parameters.items():
@@ -208,6 +213,7 @@ def person_params(model: BehaviourModel, params: Params, num_persons: int) -> di
         ValueError: a name that is missing or unknown, another shape, a value outside its support.
     """
     expected = ", ".join(model.parameters)
+    # One pass over what is expected and what was given finds both kinds of mistake.
     for name in (*model.parameters, *params):
         if name not in params or name not in model.parameters:
             problem = "missing" if name not in params else "no parameter of the model"
@@ -221,5 +227,6 @@ def person_params(model: BehaviourModel, params: Params, num_persons: int) -> di
             )
         if is_concrete(values):
             parameter.check(f"params[{name!r}]", values)
+        # One number stands for all persons.
         made[name] = jnp.broadcast_to(jnp.asarray(values, float), (num_persons,))
     return made

@@ -89,6 +89,7 @@ class ChoiceLog(eqx.Module):
             raise ValueError(f"state has shape {shape}, expected [person, choice] with at least one of each")
         self.observed = np.ones(shape, bool) if observed is None else as_mask("observed", observed)
         self.reward = _rewards(reward)
+        # Where nothing else is said, what a person saw next is what the choice led to.
         following = _following(self.state, self.observed) if next_state is None else next_state
         self.next_state = as_indices("next_state", following, "state")
         self.terminated = None if terminated is None else as_mask("terminated", terminated)
@@ -102,6 +103,7 @@ class ChoiceLog(eqx.Module):
             check_names(name, getattr(self, name))
         if len(self.subjects) != shape[0]:
             raise ValueError(f"subjects has {len(self.subjects)} labels, expected one for each of {shape[0]} persons")
+        # A log that is traced was checked before.
         if is_concrete(self.state, self.action, self.reward, self.next_state, self.terminated, self.observed):
             self._check_records()
 
@@ -115,6 +117,7 @@ class ChoiceLog(eqx.Module):
         check_index("state", np.where(seen, self.state, 0), len(self.states), "state")
         check_index("action", np.where(seen, self.action, 0), len(self.actions), "action")
         check_index("next_state", np.where(seen & ~ends, self.next_state, 0), len(self.states), "state")
+        # Rewards too may be anything where nothing was observed.
         bad = first_index(seen & ~np.isfinite(np.asarray(self.reward)))
         if bad is not None:
             value = np.asarray(self.reward)[bad]
@@ -149,6 +152,7 @@ class ChoiceLog(eqx.Module):
         Raises:
             ValueError: a label that is none of the subjects.
         """
+        # Numbers of the subjects, by label.
         number = {label: i for i, label in enumerate(self.subjects)}
         for label in subjects:
             if label not in number:
@@ -182,6 +186,7 @@ class ChoiceLog(eqx.Module):
         """One row for each observed choice: subject, trial (from 0), state, action, reward, next_state, terminated."""
         import pandas as pd
 
+        # Records that were missed are no rows.
         person, time = np.nonzero(np.asarray(self.observed))
         column = lambda x: np.asarray(x)[person, time]  # noqa: E731
         named = lambda labels, x: [labels[i] for i in column(x)]  # noqa: E731
@@ -214,6 +219,7 @@ def _following(state: Any, observed: Any) -> Any:
     """The state of the next observed record of a person; at the last one its own."""
     if not is_concrete(state, observed):
         raise ValueError("next_state is None for a traced log, expected the next states")
+    # Placeholders between two records are skipped.
     state, seen = np.asarray(state), np.asarray(observed)
     after = np.array(state)
     for person in range(len(state)):
@@ -227,6 +233,7 @@ def _labels(given: object, observed: Any, *indices: Any) -> Any:
         return as_names(given)
     if not is_concrete(observed, *indices):
         raise ValueError("states and actions are None for a traced log, expected their labels")
+    # 0, 1, ... up to the largest index that was observed.
     return tuple(range(1 + max(int(np.where(observed, x, 0).max()) for x in indices)))
 
 
@@ -304,6 +311,7 @@ def read_choices(  # noqa: PLR0913 - the columns of a file are named one by one,
     trial_numbers = faults.read(lambda: read_steps(table, "trial"), lambda: None)
     faults.refuse(table)
     missed |= unseen
+    # Faults of all columns are named together, before anything is built.
     # Rows become [person, place in the person's history].
     person, place = person.astype(int), _places(table, person, trial_numbers)
     shape = (len(subjects), int(place.max()) + 1)

@@ -107,6 +107,7 @@ def numpyro_model(model: BehaviourModel, log: ChoiceLog, pooling: Pooling = "par
         persons, records = log.state.shape
         values = {}
         for name, parameter in model.parameters.items():
+            # On the line, where the group is normal; then in the support.
             line = _line(name, parameter.group_mean, parameter.group_sd, persons, pooling)
             values[name] = numpyro.deterministic(name, parameter.constrain(line))
         by_person = {name: jnp.broadcast_to(x, (persons,)) for name, x in values.items()}
@@ -120,6 +121,7 @@ def numpyro_model(model: BehaviourModel, log: ChoiceLog, pooling: Pooling = "par
 
 def _line(name: str, mean: dist.Distribution, sd: dist.Distribution, persons: int, pooling: str) -> Float[Array, "*P"]:
     """The values of the persons on the line."""
+    # One value for all persons, under the prior of the mean.
     if pooling == "complete":
         return numpyro.sample(f"{name}_line", mean)  # type: ignore[return-value]
     if pooling == "none":
@@ -171,6 +173,7 @@ class BehaviourPosterior(eqx.Module):
 
     def each_person(self, num_draws: int | None = None) -> dict[str, Float[np.ndarray, "D P"]]:
         """Draws of the parameters of every person in their units, evenly thinned to `num_draws`, chain by chain."""
+        # Positions in the draws of all chains, one chain after the other.
         index = self.thinned(num_draws)
         made, persons = {}, self.log.num_subjects
         for name, x in self.params.items():
@@ -187,6 +190,7 @@ class BehaviourPosterior(eqx.Module):
         if num_draws is not None:
             check_count("num_draws", num_draws)
         number = min(num_draws or self.num_draws, self.num_draws)
+        # First and last draw included.
         return np.linspace(0, self.num_draws - 1, number).round().astype(int)
 
     def table(self) -> "pd.DataFrame":
@@ -196,6 +200,7 @@ class BehaviourPosterior(eqx.Module):
         rows = []
 
         def add(name: str, subject: Hashable, draws: np.ndarray) -> None:
+            # The central 90 %.
             low, high = np.quantile(draws, [0.05, 0.95])
             r_hat, ess = (float(f(draws.astype(np.float64))) for f in (split_r_hat, effective_size))
             rows.append((name, subject, draws.mean(), draws.std(), low, high, r_hat, ess))
@@ -279,6 +284,7 @@ def fit(
     if not model.parameters:
         raise ValueError("model has no parameters, expected at least one to infer")
     # Before chains start: a choice of probability 0 would leave every one of them without a finite density.
+    # The middle of every support.
     centre = {name: jnp.full(log.num_subjects, p.constrain(0.0)) for name, p in model.parameters.items()}
     check_possible(action_log_likelihood(model, centre, log), log)
     if sampler.kernel is None:
@@ -301,6 +307,7 @@ def _run_chains(key: PRNGKeyArray, model: BehaviourModel, log: ChoiceLog, poolin
 def _lines(mcmc: Chains, name: str, pooling: str) -> Float[Array, "C N *P"]:
     """Draws of the values of the persons on the line."""
     draws = {site: jnp.asarray(x) for site, x in mcmc.draws.items()}
+    # The site is the line itself, where nothing is shared or everything.
     if pooling != "partial":
         return draws[f"{name}_line"]
     return draws[f"{name}_mean"][..., None] + draws[f"{name}_sd"][..., None] * draws[f"{name}_z"]
@@ -333,6 +340,7 @@ def subject_log_likelihood(
     check_count("num_proposals", num_proposals)
     if posterior.pooling != "partial":
         raise ValueError(f"posterior.pooling is {posterior.pooling!r}, expected 'partial': persons of one group")
+    # The same draws for all persons.
     index = posterior.thinned(num_draws)
 
     def site(what: str) -> np.ndarray:
@@ -343,6 +351,7 @@ def subject_log_likelihood(
     # Where each person's proposals are centred: the person's posterior mean on the line.
     mean, spread = site("mean"), site("sd")
     centre = (mean[:, None] + spread[:, None] * site("z")).mean(axis=0)
+    # Sums over persons and draws are done in the width of the data.
     groups = tuple(jnp.asarray(x[index], float) for x in (mean, spread))
     return np.asarray(_integrate_person(key, posterior, jnp.asarray(centre, float), groups, num_proposals))
 

@@ -72,6 +72,7 @@ def jumping_parameters(model: BehaviourModel, *, ends: bool = False) -> dict[str
     def update_from_record(params: Any, state: Any, record: tuple[Array, ...]) -> Any:
         return model.update(params, state, Transitions(*record))
 
+    # One record: state, action, reward, next state, and perhaps whether it ended.
     record = (whole, whole, number, whole, *([jax.ShapeDtypeStruct((), bool)] if ends else []))
     # Three data flows: parameters to the first state; state and record to the next state; state to log-probabilities.
     init_jaxpr, shape = jax.make_jaxpr(lambda p: jax.tree.map(jnp.asarray, model.init(p)), return_shape=True)(params)
@@ -82,6 +83,7 @@ def jumping_parameters(model: BehaviourModel, *, ends: bool = False) -> dict[str
     state = [reader.rename(x) for x in reader.read(init_jaxpr, parameter_flows)]
     state = reader.iterate_until_stable(state, lambda now: reader.read(update_jaxpr, [*parameter_flows, *now, *data]))
     log_probs = reader.read(policy_jaxpr, [*parameter_flows, *state, data[0]])
+    # Log-probabilities may jump in these, or be whole numbers made of them.
     bad = {who for x in log_probs for who, *_ in x.jump | x.switch}
     return {name: reader.why.get(name, "a comparison") for name in names if name in bad}
 
@@ -155,6 +157,7 @@ class _Reader:
 
     def term(self, name: str, params: Any, children: tuple[int, ...], kind: str) -> int:
         """The number of an expression."""
+        # An expression is known by its operation, its options and its parts.
         key = (name, str(params), children)
         if key not in self._numbers:
             self._made_of.append((name, params, children, kind))
@@ -183,6 +186,7 @@ class _Reader:
         return self._run(closed.jaxpr, [*consts, *inputs])
 
     def _constant(self, value: Any) -> int:
+        # Only single numbers are read: the rules know no arrays of constants.
         array = value if isinstance(value, np.ndarray | float | int | bool) else None
         if array is None and isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
             array = np.asarray(value)
@@ -203,6 +207,7 @@ class _Reader:
 
     def _equation(self, eqn: Any, inputs: list[Flow]) -> list[Flow]:
         name, params = eqn.primitive.name, eqn.params
+        # Dtypes decide: whole numbers and truth values are constant between switches.
         kinds = [_kind(v.aval.dtype) for v in eqn.outvars]
         # Rules by kind of equation: own derivatives, loops, branches, calls, then single primitives.
         if name.startswith(("custom_jvp", "custom_vjp")):
@@ -218,6 +223,7 @@ class _Reader:
         if name == "cond":
             branches = [self.read(branch, inputs[1:]) for branch in params["branches"]]
             outs = zip(*branches, kinds, strict=True)
+            # A branch is a selection by its index.
             return [self._primitive("select_n", {}, [inputs[0], *cases], [kind])[0] for *cases, kind in outs]
         inner = [x for x in params.values() if isinstance(x, ClosedJaxpr | Jaxpr)]
         inner = [] if name.startswith("scatter") else [x if isinstance(x, Jaxpr) else x.jaxpr for x in inner]
@@ -238,6 +244,7 @@ class _Reader:
         plain = {k: v for k, v in params.items() if k not in ("sharding", "out_sharding")}
         made = [self.term(name if i == 0 else f"{name} {i}", plain, terms, kind) for i, kind in enumerate(kinds)]
         literal = self._made_of[terms[0]][0] == "literal" if len(inputs) else False
+        # A conversion that changes no kind, or a constant in several places, is its argument.
         alike = name == "convert_element_type" and kinds[0] == self._made_of[terms[0]][3]
         if alike or (literal and name in ("spread", "copy")):
             return [inputs[0]]
@@ -324,6 +331,7 @@ class _Reader:
     def _own_derivative(self, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         """A rule of derivatives is taken at its word: it covers what was stopped on its way in."""
         live = lambda items: frozenset((who, False, -1) for who, stopped, _ in items if not stopped)  # noqa: E731
+        # Whatever the rule hides, the result depends on all that went in.
         dependences = frozenset((who, False, -1) for x in inputs for who, *_ in x.every)
         jump = frozenset().union(*(live(x.jump | x.switch) for x in inputs))
         return [
@@ -333,6 +341,7 @@ class _Reader:
 
     def _scan(self, params: Any, inputs: list[Flow], kinds: list[str]) -> list[Flow]:
         fixed, carry, columns = scan_parts(params, inputs)
+        # What is carried, and what is read step by step, is a new unknown in every turn.
         carry, columns = [self.rename(x) for x in carry], [self.rename(x) for x in columns]
         body = lambda now: self.read(params["jaxpr"], [*fixed, *now, *columns])  # noqa: E731
         state = self.iterate_until_stable(carry, lambda now: body(now)[: len(carry)])
@@ -354,6 +363,7 @@ class _Reader:
             return False
         outcomes = (-1.0, 0.0, 1.0) if self._made_of[flip][0] == "sign" else (0.0, 1.0)
         # On every surface c = d: put both outcomes of the comparison in, and compare the two expressions that come out.
+        # Surfaces are where the two sides are equal; off them nothing switches.
         for place in range(len(surfaces)):
             first, *rest = (self._put(term, flip, place, i) for i in range(len(outcomes)))
             if not all(self._equal(first, case) for case in rest):
@@ -442,6 +452,7 @@ class _Reader:
         return term
 
     def _holds(self, term: int, part: int) -> bool:
+        # Depth first through the parts, each once.
         """Whether an expression has a part."""
         waiting, seen = [term], {term}
         while waiting:
@@ -491,6 +502,7 @@ class _Reader:
 
     def _simplify(self, name: str, params: Any, parts: list[int], kind: str) -> int:
         """x + 0, 1 x, 0 x (x is finite), x - x, max(x, x)."""
+        # The constants among the parts.
         number = {x: self._made_of[x][1] for x in parts if self._made_of[x][0] == "literal"}
         variable = [x for x in parts if x not in number]
         if name in _COMMUTE:
@@ -523,6 +535,7 @@ class _Reader:
         rng = np.random.default_rng(0)
         with np.errstate(all="ignore"):
             outcomes = self._value(predicate, {a: _sample(rng, kind) for a, kind in atoms.items()}, {})
+        # All alike: the guard never switches.
         return len(np.unique(np.broadcast_to(outcomes, _POINTS).astype(bool))) == 1
 
     def _jumps_below(self, term: int) -> Items:

@@ -101,10 +101,12 @@ class LearnerChoices(eqx.Module):
         if lapse and LAPSE in parameters:
             raise ValueError(f"parameters has {LAPSE!r}, expected another name: lapse=True adds it")
         self.make, self.own_parameters, self.problem, self.lapse = make, dict(parameters), problem, lapse
+        # A typical agent is made once, to learn what it is and needs.
         agent = make(_typical(self.own_parameters))
         if not isinstance(agent, Agent):
             raise TypeError(f"make returned a {type(agent).__name__}, expected an agent (see bayes_mdp.mdp.Agent)")
         self.changing, self.constants = None, None
+        # What learns by itself has no posterior.
         if not isinstance(agent, Learner):
             if prior is None:
                 raise TypeError(f"prior is None, expected a posterior: {type(agent).__name__} plans from one")
@@ -147,6 +149,7 @@ class LearnerChoices(eqx.Module):
         def first_plan(key: PRNGKeyArray) -> tuple[Float[Array, "S A"], PyTree]:
             start = agent.init(key, self.problem)
             policy, after = self._plan(agent, key, start, _on_device(self.changing))
+            # At every state, in the first step: what a plan says at later ones comes from the same numbers.
             states = jnp.arange(self.problem.space.n_states)
             return jax.vmap(lambda s: self._log_probs(policy, s, jnp.int32(0)))(states), (start, after)
 
@@ -175,6 +178,7 @@ class LearnerChoices(eqx.Module):
         lapse = jnp.asarray(params[LAPSE])
         # A mixture of the agent's own choice and a uniform legal one; -inf where both give zero, without nan
         # derivatives.
+        # Off zero before the logarithm: a masked branch has a derivative too.
         mixed = (1.0 - lapse) * jnp.exp(log_probs) + lapse * allowed / jnp.sum(allowed)
         return jnp.where(mixed > 0, jnp.log(jnp.where(mixed > 0, mixed, 1.0)), -jnp.inf)
 
@@ -188,6 +192,7 @@ class LearnerChoices(eqx.Module):
             transition.state, transition.action, transition.reward, transition.next_state, ended, None, step
         )
         visits = state.visits.at[data.cell(problem.space)].add(1.0)
+        # Steps are numbered where the agent plans for episodes.
         # 1. Learn: the agent in its own state, or its posterior.
         agent_state, belief = state.agent, state.belief
         if isinstance(agent, Learner):
@@ -208,6 +213,7 @@ class LearnerChoices(eqx.Module):
         policy, planned, plans = state.policy, state.planned_visits, (state.planned_time, state.previous_time)
         now = time.astype(state.planned_time.dtype), state.planned_time
         new, state_after = self._plan(agent, jax.random.key(0), agent_state, belief)
+        # A plan after every choice: no comparison is needed.
         if period_of(rule, problem.objective) == 1:
             policy, agent_state, planned, plans = new, state_after, visits, now
         else:
@@ -216,6 +222,7 @@ class LearnerChoices(eqx.Module):
             fresh, in_force = (new, state_after, visits, now), (policy, agent_state, planned, plans)
             policy, agent_state, planned, plans = jax.tree.map(chosen, fresh, in_force)
         made = Replay(agent_state, belief, policy, visits, planned, time, next_step, *plans)
+        # The carry of a scan keeps its dtypes.
         return jax.tree.map(lambda x, like: jnp.asarray(x).astype(like.dtype), made, state)
 
     def _due(

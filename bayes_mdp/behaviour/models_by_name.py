@@ -46,6 +46,7 @@ class ConstantChoices(eqx.Module):
     def policy(self, params: Values, state: None, observation: Int[Array, ""]) -> Float[Array, " A"]:
         """The softmax of the log-odds."""
         del state, observation
+        # The first action is the reference: log-odds zero.
         odds = [jnp.asarray(params[name]) for name in self.parameters]
         return jax.nn.log_softmax(jnp.stack([jnp.zeros_like(odds[0]), *odds]))
 
@@ -81,12 +82,14 @@ class WinStayLoseShift(eqx.Module):
     def policy(self, params: Values, state: Float[Array, "S A"], observation: Int[Array, ""]) -> Float[Array, " A"]:
         """A mixture of the rule and a uniform choice."""
         noise = params["noise"]
+        # With probability `noise` any action, the ruled one included.
         return jnp.log((1 - noise) * state[observation] + noise / self.num_actions)
 
     def update(self, params: Values, state: Float[Array, "S A"], transition: Transitions) -> Float[Array, "S A"]:
         """Stay after a good reward; after another one, each of the other actions is equally likely."""
         del params
         stay = jnp.arange(self.num_actions) == transition.action
+        # After a loss the share of each other action is 1 / (A - 1).
         rule = jnp.where(jnp.asarray(transition.reward) > self.good, stay, ~stay / max(self.num_actions - 1, 1))
         return state.at[transition.state].set(rule)
 
@@ -114,6 +117,7 @@ class ChoiceKernel(eqx.Module):
 
     def init(self, params: Values) -> tuple[Float[Array, "S A"], PyTree]:
         """No habit, and what the learner begins with."""
+        # Its state stands beside the habit.
         learnt = None if self.learner is None else self.learner.init(self._of_learner(params))
         return jnp.zeros((self.num_states, self.num_actions)), learnt
 
@@ -124,6 +128,7 @@ class ChoiceKernel(eqx.Module):
         habit, learnt = state
         odds = params["habit_sensitivity"] * habit[observation]
         if self.learner is not None:
+            # Log-probabilities are log-odds up to a constant.
             odds = odds + self.learner.policy(self._of_learner(params), learnt, observation)
         return jax.nn.log_softmax(odds)
 
@@ -133,6 +138,7 @@ class ChoiceKernel(eqx.Module):
         """habit <- habit + habit_rate (chosen - habit) in the state that was seen."""
         habit, learnt = state
         chosen = (jnp.arange(self.num_actions) == transition.action).astype(habit.dtype)
+        # A delta rule whose target is 1 for the chosen action, 0 for the others.
         habit = habit.at[transition.state].add(params["habit_rate"] * (chosen - habit[transition.state]))
         if self.learner is not None:
             learnt = self.learner.update(self._of_learner(params), learnt, transition)
@@ -140,11 +146,13 @@ class ChoiceKernel(eqx.Module):
 
     def _of_learner(self, params: Values) -> Values:
         assert self.learner is not None
+        # A learner refuses what is no parameter of its own.
         return {name: params[name] for name in self.learner.parameters}
 
 
 def _problem(log: ChoiceLog, objective: Objective) -> Problem:
     """What a learner of the library is told about the task of a log."""
+    # An end exists for the learner only if the log has one.
     ends = log.terminated is not None and bool(np.any(log.terminated))
     return Problem(StateActionSpace(len(log.states), len(log.actions), ends=ends), objective)
 
@@ -152,6 +160,7 @@ def _problem(log: ChoiceLog, objective: Objective) -> Problem:
 def _q_learning(agent: type[BoltzmannQ]) -> Callable[[ChoiceLog, Objective], LearnerChoices]:
     def make(log: ChoiceLog, objective: Objective) -> LearnerChoices:
         parameters = {"learning_rate": Parameter("unit"), "sensitivity": Parameter("positive")}
+        # Persons are described by a sensitivity, agents by a temperature.
         make_agent = lambda p: agent(temperature=1.0 / p["sensitivity"], learning_rate=p["learning_rate"])  # noqa: E731
         return LearnerChoices(make_agent, parameters, _problem(log, objective))
 
@@ -164,6 +173,7 @@ def _two_rates(log: ChoiceLog, objective: Objective) -> BehaviourModel:
 
     def one(p: Values) -> BoltzmannQ:
         up, down = (p[name] for name in names)
+        # The rate of rises, and `falling_rate` for negative errors.
         return BoltzmannQ(1.0 / p["sensitivity"], up, falling_rate=down)
 
     return LearnerChoices(one, parameters, _problem(log, objective))
@@ -195,6 +205,7 @@ def _q_learning_habit(log: ChoiceLog, objective: Objective) -> BehaviourModel:
 def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], BehaviourModel]:
     def make(log: ChoiceLog, objective: Objective) -> BehaviourModel:
         del objective
+        # Index 0 is the first stage, 1 and 2 the second.
         if (len(log.states), len(log.actions)) != (3, 2):
             raise ValueError(
                 f"log has {len(log.states)} states and {len(log.actions)} actions, expected 3 and 2: the first stage, "
@@ -253,4 +264,5 @@ def ready_model(name: str, log: ChoiceLog, objective: Objective | None = None) -
     check_type("log", log, ChoiceLog, "a ChoiceLog")
     if objective is not None:
         check_objective(objective)
+    # One state: a bandit, in which nothing follows.
     return MODELS[name](log, Discounted(0.9 if len(log.states) > 1 else 0.0) if objective is None else objective)

@@ -64,7 +64,9 @@ class PlannerChoices(eqx.Module):
 
     def init(self, params: Values) -> Planned:
         """The plan."""
+        # A temperature among the parameters is estimated; else it is the given number.
         temperature = jnp.asarray(params.get(TEMPERATURE, self.temperature), float)
+        # Once for each person: `update` changes the step alone.
         plan = solve_soft(self.make(params), self.objective, temperature)
         return Planned(plan.log_policy, jnp.zeros((), jnp.int32))
 
@@ -72,6 +74,7 @@ class PlannerChoices(eqx.Module):
         """Log-probabilities of the plan."""
         del params
         table = state.log_policy
+        # A table by step, or the same at every step.
         return table[state.step, observation] if table.ndim == 3 else table[observation]
 
     def update(self, params: Values, state: Planned, transition: Transitions) -> Planned:
@@ -79,8 +82,10 @@ class PlannerChoices(eqx.Module):
         del params
         if not isinstance(self.objective, Episodic):
             return state
+        # An episode is over after H choices, or at an end.
         after = state.step + 1
         episode_over = after >= self.objective.horizon
         if transition.terminated is not None:
             episode_over = episode_over | transition.terminated
+        # The width of the step stays that of `init`.
         return Planned(state.log_policy, jnp.where(episode_over, 0, after).astype(jnp.int32))

@@ -95,6 +95,7 @@ class _EnvironmentTask(eqx.Module):
     def step(
         self, key: PRNGKeyArray, task_state: Int[Array, ""], state: IntScalar, action: IntScalar
     ) -> tuple[Int[Array, ""], Int[Array, ""], Float[Array, ""], Bool[Array, ""]]:
+        # The state of the task is the step: rows may depend on it.
         following, reward, ended = self.environment.step(key, state, action, task_state)
         return (task_state + 1).astype(jnp.int32), following.astype(jnp.int32), reward.astype(float), ended
 
@@ -130,6 +131,7 @@ def simulate(
     check_count("num_choices", num_choices)
     if horizon is not None:
         check_count("horizon", horizon)
+    # How many persons the parameters are of.
     sizes = {np.shape(x)[0] for x in params.values() if np.ndim(x)}
     if subjects is None or (isinstance(subjects, Sequence) and not isinstance(subjects, str)):
         labels, persons = subjects, max(sizes, default=1 if subjects is None else len(subjects))
@@ -138,9 +140,11 @@ def simulate(
         labels, persons = None, int(subjects)
     task, ends = as_task(environment, horizon)
     by_person = person_params(model, params, persons)
+    # One key each: more persons leave the choices of the first ones as they are.
     keys = jax.random.split(key, persons)
     columns = simulate_records(keys, model, by_person, task, num_choices, horizon)
     state, action, reward, following, ended = (np.asarray(x) for x in columns)
+    # Without ends there is no column of them.
     flags = ended if ends else None
     names: dict[str, Any] = {"states": task.states, "actions": task.actions, "subjects": labels}
     return ChoiceLog(state, action, reward, following, flags, **names)
@@ -153,6 +157,7 @@ def as_task(environment: Environment | Task, horizon: int | None) -> tuple[Task,
         TypeError: it is neither an `Environment` nor a `Task`.
     """
     if isinstance(environment, Environment):
+        # What ends depends on the rows of the environment.
         return cast(Task, _EnvironmentTask(environment, horizon)), environment.mdp.end_probs is not None
     if isinstance(environment, Task) and not isinstance(environment, type):
         return environment, True
@@ -172,6 +177,7 @@ def simulate_records(
 
     def person(key: PRNGKeyArray, params: dict[str, Float[Array, ""]]) -> Records:
         key_task, key_first, key_rest = jax.random.split(key, 3)
+        # What the task is like for this person, kept over all choices.
         start = task.reset(key_task)
 
         def step(
@@ -189,6 +195,7 @@ def simulate_records(
             # The step of an episode starts again; what a `Task` keeps lives on from episode to episode.
             if horizon is not None and isinstance(task, _EnvironmentTask):
                 task_state = jnp.where(episode_over, 0, task_state)
+            # After an episode a new first state, else where the choice led.
             begun = jnp.where(episode_over, task.begin(key_begin, task_state), following)
             return (new, task_state, begun), (state, action, reward, following, ended)
 
@@ -216,6 +223,7 @@ def predict_choices(
     check_type("posterior", posterior, BehaviourPosterior, "what bayes_mdp.behaviour.fit returns")
     check_count("num_draws", num_draws)
     params: dict[str, AnyArray] = dict(posterior.each_person(num_draws))
+    # One key a draw, all persons in it.
     keys = jax.random.split(key, len(posterior.thinned(num_draws)))
     return np.asarray(_one_step(keys, posterior, params)[0])
 
@@ -247,6 +255,7 @@ def predict_freely(
     log, made = posterior.log, []
     params = posterior.each_person(num_draws)
     for i, draw_key in enumerate(jax.random.split(key, len(posterior.thinned(num_draws)))):
+        # Parameters [P] of this draw.
         params_of_draw = {name: x[i] for name, x in params.items()}
         run = simulate(
             draw_key,
@@ -263,6 +272,7 @@ def predict_freely(
                 f"environment has {sizes[0]} states and {sizes[1]} actions, expected {len(log.states)} and "
                 f"{len(log.actions)} as in the log"
             )
+        # Choices that the person missed are missing here too.
         columns = (run.state, run.action, run.reward, run.next_state, run.terminated, np.asarray(log.observed))
         made.append(ChoiceLog(*columns, subjects=log.subjects, states=log.states, actions=log.actions))
     return made
@@ -286,9 +296,11 @@ def _one_step(
     def one(x: tuple[PRNGKeyArray, dict[str, Float[Array, " P"]]]) -> tuple[Array, Array, Array]:
         key, params_of_draw = x
         log_probs = policy_log_probs(posterior.model, params_of_draw, log)
+        # The policy before every choice, given the observed past.
         # Actions do not enter the state of the next choice: the past is the observed one, so all are drawn at once.
         drawn = jax.random.categorical(key, log_probs)
         taken = drawn[..., None] == jnp.arange(log_probs.shape[-1])
+        # The log-likelihood of what was drawn, on the records that were observed.
         of_drawn = jnp.sum(jnp.where(log.observed, jnp.sum(jnp.where(taken, log_probs, 0.0), -1), 0.0))
         return drawn, jnp.sum(of_choices(log_probs, log)), of_drawn
 

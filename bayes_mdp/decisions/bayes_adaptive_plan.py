@@ -88,10 +88,12 @@ class BayesAdaptivePlan(eqx.Module):
 
     def layout(self) -> Section:
         """The action, what was searched, and a row for each action that was tried."""
+        # Most tried first: the search has put its trust there.
         names = self.space.action_names
         rows = [
             (str(names[a]), f"{self.q[a]:.5g} +- {self.standard_error[a]:.2g}", str(self.visits[a]))
             for a in np.argsort(-self.visits, kind="stable")
+            # An action that was never tried has no mean to show.
             if self.visits[a]
         ]
         situation = f"state {self.space.state_names[self.state]!r}, {describe_objective(self.objective)}"
@@ -223,9 +225,12 @@ def plan_bayes_adaptive(
         check_count("num_simulations", num_simulations)
     check_type("options", options, SearchOptions, "SearchOptions")
     max_seconds = options.max_seconds
+    # Without any budget a default number; with seconds alone, until they are over.
     limit = DEFAULT_SIMULATIONS if num_simulations is None and max_seconds is None else num_simulations
+    # At most one new history a simulation.
     nodes = options.max_nodes or 1 + min(limit or MOST_NODES, MOST_NODES)
     check_tree(nodes, space.n_actions)
+    # Draws and arrays are made once, the search itself is compiled.
     search = _search(key, belief, space, objective, _Settings(index, step, nodes, options))
     seconds = _run(search, limit, max_seconds)
     answer = search.answer()
@@ -242,6 +247,8 @@ def plan_bayes_adaptive(
         step,
         objective,
         space,
+        # The tree is full if it holds all nodes and more simulations than nodes were played.
+        # Every simulation adds one node at most, so that a full tree was cut short.
         bool(answer.num_nodes == nodes and nodes <= answer.visits.sum()),
         untried_rewards(belief),
     )
@@ -257,13 +264,15 @@ class _Settings(NamedTuple):
 
 
 def _search(
-    key: PRNGKeyArray, belief: CanSampleLazily, space: StateActionSpace, objective: Objective, chosen: _Settings
+    key: PRNGKeyArray, belief: CanSampleLazily, space: StateActionSpace, objective: Objective, settings: _Settings
 ) -> "Search":
     # numba is an extra: what it compiles is imported where it is used.
     from bayes_mdp.planning.tree_search import Decision, Search, new_tree
 
+    # Draws of the belief and random numbers of the search: two keys.
     key_draws, key_search = jax.random.split(key)
-    options = chosen.options
+    options = settings.options
+    # Shapes first: what cannot be searched is refused before anything is drawn.
     shapes = jax.eval_shape(lambda: belief.lazy_belief(key_draws, options.num_draws, options.reward_bins))
     check_lazy(shapes)
     with jax.enable_x64(True):
@@ -274,30 +283,34 @@ def _search(
         arrays,
         space.legal,
         None,
-        Decision(chosen.state, chosen.step, horizon, discount),
+        Decision(settings.state, settings.step, horizon, discount),
         exploration=options.exploration,
         random_rollouts=1.0,
+        # Rollouts are random: no values are known beyond the tree.
         rollout_q=np.zeros((space.n_states, space.n_actions)),
         max_depth=options.max_depth,
         rng=host_generator(key_search),
-        tree=new_tree(chosen.max_nodes, space.n_actions),
+        tree=new_tree(settings.max_nodes, space.n_actions),
     )
 
 
-def _run(search: "Search", most: int | None, max_seconds: float | None) -> float:
+def _run(search: "Search", num_simulations: int | None, max_seconds: float | None) -> float:
     """Simulations until a budget is used up, in blocks between which the clock (and Ctrl-C) is looked at; seconds."""
     began = time.perf_counter()
-    done, block, elapsed = 0, FIRST_AT_ONCE, 0.0
-    with bar_of(most, " simulations", what="searching") as bar:
-        while (most is None or done < most) and (max_seconds is None or elapsed < max_seconds):
-            number = block if most is None else min(block, most - done)
-            search.run(number)
-            done += number
-            bar.update(number)
+    done, at_once, elapsed = 0, FIRST_AT_ONCE, 0.0
+    with bar_of(num_simulations, " simulations", what="searching") as bar:
+        # Blocks that double, cut to what is left of the budget.
+        while (num_simulations is None or done < num_simulations) and (max_seconds is None or elapsed < max_seconds):
+            num_next = at_once if num_simulations is None else min(at_once, num_simulations - done)
+            search.run(num_next)
+            done += num_next
+            bar.update(num_next)
             elapsed = time.perf_counter() - began
+            # Measured rate, so that the clock is looked at about every TICK seconds.
             rate = done / max(elapsed, 1e-6)
             left = TICK if max_seconds is None else min(TICK, max(max_seconds - elapsed, 0.0))
-            block = max(1, min(2 * block, int(rate * left)))
+            # Ctrl-C is seen between blocks.
+            at_once = max(1, min(2 * at_once, int(rate * left)))
     return elapsed
 
 
@@ -305,6 +318,7 @@ def _space_of(belief: object) -> StateActionSpace:
     """The space of a posterior; of draws without one, their sizes."""
     if isinstance(belief, WeightedSamples) and not hasattr(belief, "space"):
         mdps = belief.mdps
+        # Masks of all draws are the same: the first one's.
         legal = None if mdps.legal is None else np.asarray(mdps.legal)[0]
         ends = mdps.end_probs is not None
         size = np.shape(mdps.reward)  # [N *H S A]
@@ -329,5 +343,5 @@ def _check_step(step: int, objective: Objective) -> None:
     check_count("step", step, 0)
     last = objective.horizon - 1 if isinstance(objective, Episodic) else 0
     if step > last:
-        wish = f"at most {last}" if isinstance(objective, Episodic) else "0: steps count under Episodic alone"
-        raise ValueError(f"step is {step}, expected {wish}")
+        expected = f"at most {last}" if isinstance(objective, Episodic) else "0: steps count under Episodic alone"
+        raise ValueError(f"step is {step}, expected {expected}")

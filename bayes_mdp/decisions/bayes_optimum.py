@@ -165,12 +165,15 @@ def bayes_optimal(
     _check_posterior(posterior, horizon)
     start = _start(initial, posterior.space)
     problem = hyper_problem(posterior, horizon, discount)
+    # Forwards: which hyper-states can be met at all. Then backwards over these alone.
     with _counter("counting") as report:
         layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
     total = sum(len(codes) for layer in layers for codes in layer)
     with _counter("solving", total) as report:
         q = _first_q(problem, layers, report)
+    # v = max_a q; illegal actions are -inf, states without a start nan.
     v = q.max(-1)
+    # A nan of a state that never starts must not reach the sum.
     value = float(np.where(start > 0, v, 0.0) @ start)
     has_initial, untried = initial is not None, untried_rewards(posterior)
     return BayesOptimal(value, v, q, total, horizon, start, has_initial, posterior.space, discount, untried)
@@ -193,7 +196,7 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
         raise TypeError(
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
-    # The exact route draws nothing.
+    # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
     return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
 
 
@@ -206,6 +209,7 @@ def _exact(posterior: Fitted) -> ConjugatePosterior:
 
 def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
     rewards, space = posterior.reward_cells, posterior.space
+    # Two values of a reward keep the branching at two; other families would have infinitely many.
     bernoulli = rewards.in_closed_form and rewards.law is dist.BernoulliProbs
     if rewards.learns and not bernoulli:
         law = getattr(rewards.law, "__name__", "other")
@@ -273,6 +277,7 @@ class Counters:
         width = int(self.width[counter])
         if not width:
             return float(self.base[counter])
+        # Shift the field down, mask its bits, add the concentration before the first step.
         field = codes[:, self.word[counter]] >> np.uint64(self.shift[counter])
         return (field & np.uint64(2**width - 1)) + self.base[counter]
 
@@ -280,6 +285,7 @@ class Counters:
         """What one more count in each of `counters` adds to the words of a code, at `step`."""
         words = [0] * self.num_words
         for counter in counters:
+            # A counter that no later step reads is not raised: fewer different codes.
             if counter >= 0 and self.last[counter] > step and self.width[counter]:
                 words[self.word[counter]] += 1 << int(self.shift[counter])
         return tuple(words)
@@ -289,6 +295,7 @@ class Counters:
         forgotten = np.flatnonzero((self.last == step) & (self.width > 0))
         if not forgotten.size:
             return None
+        # All ones, with zeros in the fields of the counters that are forgotten.
         words = [2**WORD_BITS - 1] * self.num_words
         for counter in forgotten:
             words[self.word[counter]] &= ~((2 ** int(self.width[counter]) - 1) << int(self.shift[counter]))
@@ -337,10 +344,12 @@ class HyperProblem:
 
     def row_counters(self, step: int, state: int, action: int) -> list[int]:
         """The counters whose concentrations sum to the total of the row; none for a known row."""
+        # Rows repeat where they do not depend on the step.
         row = int(self.row[step % len(self.row), state, action])
         if row < 0:
             return []
         first = row * self.num_columns
+        # Structural zeros are no part of the total.
         return [first + k for k in range(self.num_columns) if self.counters.base[first + k] > 0]
 
     def branches(self, step: int, state: int, action: int) -> list[Branch]:
@@ -350,9 +359,11 @@ class HyperProblem:
         probs, rewards, branches = self.known[index].tolist(), self.reward[index].tolist(), []
         for outcome, (column, cell) in enumerate(zip(columns, cells, strict=True)):
             counter = row * self.num_columns + column if row >= 0 and column >= 0 else -1
+            # A known row by its probabilities, an unknown one by its concentrations.
             possible = probs[outcome] > 0 if row < 0 else counter >= 0 and self.counters.base[counter] > 0
             if possible:
                 reward_counter = -1 if cell < 0 else self.num_rows * self.num_columns + 2 * cell
+                # The end has no state, and nothing to come.
                 next_state = outcome if outcome < self.n_states else None
                 branches.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
         return branches
@@ -367,7 +378,9 @@ class HyperProblem:
         counters = self.counters
         if branch.reward_counter < 0:
             return [counters.increment((branch.row_counter,), step)]
+        # Both counters of the reward cell: 0 and 1 lie side by side.
         pair = [counters.increment((branch.row_counter, branch.reward_counter + x), step) for x in (0, 1)]
+        # If neither count matters any more, the two hyper-states are one.
         return pair if pair[0] != pair[1] else pair[:1]
 
 
@@ -380,7 +393,8 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
         arrays = jax.tree.map(np.array, (rows, rewards))
         base = np.asarray(arrays[0].site_concentration, np.float64)
         beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
-        paid = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+        reward_base = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+    # A leading axis of steps, of length one where there is none.
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
     row = np.reshape(np.arange(len(base)) if rows.row is None else rows.row, full[:-1])
@@ -389,7 +403,7 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     return HyperProblem(
         horizon=horizon,
         legal=legal,
-        counters=_counters(base, np.asarray(paid), (row, cell, legal), horizon),
+        counters=_counters(base, np.asarray(reward_base), (row, cell, legal), horizon),
         row=row,
         column=full_table(np.arange(full[-1]) if rows.column is None else rows.column),
         known=full_table(0.0 if rows.known is None else rows.known),
@@ -412,32 +426,36 @@ def _reward_tables(rewards: RewardCells | KnownRewards) -> tuple[np.ndarray, np.
     return np.reshape(cell, rewards.shape), known
 
 
-def _counters(base: np.ndarray, paid: np.ndarray, tables: tuple[np.ndarray, ...], horizon: int) -> Counters:
+def _counters(base: np.ndarray, reward_base: np.ndarray, tables: tuple[np.ndarray, ...], horizon: int) -> Counters:
     """Bit fields that are wide enough for what an episode can add."""
     row, cell, legal = tables
-    number = base.size + paid.size
-    check_memory(f"posterior has {number} counts", COUNTER_BYTES * number, "known or shared rows have fewer")
-    uses, last = np.zeros((2, base.size + paid.size), int)
+    num_counters = base.size + reward_base.size
+    check_memory(
+        f"posterior has {num_counters} counts", COUNTER_BYTES * num_counters, "known or shared rows have fewer"
+    )
+    uses, last = np.zeros((2, base.size + reward_base.size), int)
     for step in range(horizon):
-        chosen = row[step % len(row)][legal]
-        cells = cell[step % len(row)][legal]
-        rows = np.unique(chosen[chosen >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
-        paying = base.size + 2 * np.unique(cells[cells >= 0])[:, None] + np.arange(2)
-        now = np.concatenate([rows.ravel(), paying.ravel()])
-        uses[now] += 1
-        last[now] = step
+        used_rows = row[step % len(row)][legal]
+        used_cells = cell[step % len(row)][legal]
+        row_counters = np.unique(used_rows[used_rows >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
+        # The two counters of every cell follow those of the rows.
+        reward_counters = base.size + 2 * np.unique(used_cells[used_cells >= 0])[:, None] + np.arange(2)
+        counters_in_use = np.concatenate([row_counters.ravel(), reward_counters.ravel()])
+        uses[counters_in_use] += 1
+        last[counters_in_use] = step
     # A counter that is used n times needs the bits of n - 1; a row with one outcome needs none.
     varies = np.repeat((base > 0).sum(-1) > 1, base.shape[1]) & (base.ravel() > 0)
-    varies = np.concatenate([varies, np.ones(paid.size, bool)])
+    varies = np.concatenate([varies, np.ones(reward_base.size, bool)])
     width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
     word, shift = np.zeros((2, width.size), int)
     used, place = 0, 0
+    # First fit in order: a field never crosses a word.
     for counter in np.flatnonzero(width):
         if used + width[counter] > WORD_BITS:
             used, place = 0, place + 1
         word[counter], shift[counter] = place, used
         used += width[counter]
-    return Counters(np.concatenate([base.ravel(), paid.ravel()]), last, width, word, shift, place + 1)
+    return Counters(np.concatenate([base.ravel(), reward_base.ravel()]), last, width, word, shift, place + 1)
 
 
 def enumerate_hyperstates(
@@ -461,6 +479,7 @@ def enumerate_hyperstates(
     """
     limit = memory_limit() if max_bytes is None else max_bytes
     words = problem.counters.num_words
+    # All counts zero: the belief before the episode.
     first = np.zeros((1, words), np.uint64)
     layers = [[first if state in starts else first[:0] for state in range(problem.n_states)]]
     total = len(starts)
@@ -472,8 +491,9 @@ def enumerate_hyperstates(
             )
         # Beside all codes: concentrations and values of all branches, while the largest state of a layer is solved.
         largest = int(np.argmax([len(codes) for codes in layers[-1]]))
-        numbers = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
-        room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * numbers
+        # Words and floats that the largest state needs while its layer is solved.
+        words_per_hyperstate = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
+        room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * words_per_hyperstate
         layer = _next_layer(problem, step, layers[-1], room) if step < problem.horizon - 1 and room >= 0 else []
         if room < 0 or layer is None:
             source = "half of what is free; see max_bytes" if max_bytes is None else "max_bytes"
@@ -494,6 +514,7 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> La
     # Adding a constant keeps codes sorted: one sorted run for each move.
     runs: list[Layer] = [[np.zeros((0, problem.counters.num_words), np.uint64)] for _ in layer]
     counters_kept, pending = problem.counters.kept(step), 0
+    # No code, no move: states that cannot be reached at this step.
     for state, codes in enumerate(layer):
         for next_state, increment in moves(problem, step, state) if len(codes) else ():
             pending += 2 * codes.size  # the run, and its place in the union
@@ -506,12 +527,14 @@ def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> La
 def moves(problem: HyperProblem, step: int, state: int) -> list[tuple[int, tuple[int, ...]]]:
     """Next state and increment of all that can happen in a state, each once."""
     branches = (branch for action in problem.actions(state) for branch in problem.branches(step, state, action))
+    # Different outcomes may lead to the same hyper-state: a dictionary keeps each once.
     distinct = {(branch.next_state, add): None for branch in branches for add in problem.increments(step, branch)}
     return [(next_state, add) for next_state, add in distinct if next_state is not None]
 
 
 def child(codes: Codes, kept: Word | None, increment: tuple[int, ...]) -> Codes:
     """The codes after a step, in the order of those before it unless bits were forgotten."""
+    # Unsigned addition of a constant: fields are wide enough never to carry into the next.
     return (codes if kept is None else codes & kept) + np.array(increment, np.uint64)
 
 
@@ -523,6 +546,7 @@ def union(runs: Layer) -> Codes:
     else:
         codes = codes[np.argsort(search_key(codes), kind="stable")]
     different = np.ones(len(codes), bool)
+    # Equal neighbours in the sorted order are one hyper-state.
     different[1:] = (codes[1:] != codes[:-1]).any(-1)
     return codes[different]
 
@@ -531,6 +555,7 @@ def search_key(codes: Codes) -> np.ndarray:
     """One sortable entry for each code: the word, or the bytes of several words."""
     if codes.shape[1] == 1:
         return codes[:, 0]
+    # Big-endian bytes sort as the numbers do.
     return np.ascontiguousarray(codes, ">u8").view(f"S{8 * codes.shape[1]}")[:, 0]
 
 
@@ -544,6 +569,7 @@ class Ahead(NamedTuple):
     def value(self, codes: Codes, next_state: int, increment: tuple[int, ...]) -> Float[np.ndarray, " N"]:
         """The values of the hyper-states that `codes` lead to."""
         target = search_key(child(codes, self.kept, increment))
+        # Sorted keys: the place of a child by binary search.
         return self.values[next_state][np.searchsorted(self.keys[next_state], target)]
 
 
@@ -556,6 +582,7 @@ def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int],
         ahead = Ahead(ahead.keys, ahead.values, problem.counters.kept(step))
         q = [_action_values(problem, step, state, codes, ahead) for state, codes in enumerate(layer)]
         values = [np.maximum.reduce(list(q_of_state.values())) for q_of_state in q]
+        # What the step before needs: keys to look up, and values.
         ahead = Ahead([search_key(codes) for codes in layer], values, None)
         report(sum(map(len, layer)))
     first = np.where(problem.legal, np.nan, -np.inf)
@@ -569,6 +596,7 @@ def _action_values(
     problem: HyperProblem, step: int, state: int, codes: Codes, ahead: Ahead
 ) -> dict[int, Float[np.ndarray, " N"]]:
     """The value of every legal action in the hyper-states of one state."""
+    # Computed once for each counter, and for each move, of the state.
     concentration = cache(partial(problem.counters.concentration, codes))
     value = cache(partial(ahead.value, codes))
 
@@ -579,18 +607,20 @@ def _action_values(
             next_values = [problem.discount * values for values in next_values]
         if branch.reward_counter < 0:
             return branch.reward + next_values[0] if next_values else branch.reward
-        # A Bernoulli reward: its probability is paid / (paid + failed), and the counts after 0 and after 1 may differ.
-        failed, paid = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
+        # A Bernoulli reward: one with probability ones / (ones + zeros), and the counts after 0 and after 1 may differ.
+        zeros, ones = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
         if len(next_values) == 2:
-            return (paid * (1.0 + next_values[1]) + failed * next_values[0]) / (paid + failed)
-        return paid / (paid + failed) + (next_values[0] if next_values else 0.0)
+            return (ones * (1.0 + next_values[1]) + zeros * next_values[0]) / (ones + zeros)
+        return ones / (ones + zeros) + (next_values[0] if next_values else 0.0)
 
     def action_value(action: int) -> float | Float[np.ndarray, " N"]:
         branches = problem.branches(step, state, action)
+        # The last step with rewards of the pair: the outcome does not matter.
         if step == problem.horizon - 1 and not problem.by_outcome:
-            return branch_value(branches[0])  # whatever the outcome
+            return branch_value(branches[0])
         counters = problem.row_counters(step, state, action)
         if not counters:
+            # A known row: sum over outcomes of probability times value.
             return sum(branch.prob * branch_value(branch) for branch in branches)
         # Posterior predictive of an outcome: its concentration over the total of the row.
         weighted = sum(concentration(branch.row_counter) * branch_value(branch) for branch in branches)

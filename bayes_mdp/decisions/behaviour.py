@@ -73,8 +73,10 @@ def greedy(posterior: CanMean, objective: Objective, *, limits: PolicyLimits | N
     """
     require_ability(posterior, CanMean, "greedy")
     with jax.enable_x64(True):
+        # Certainty equivalence: the posterior mean as if it were known.
         mdp = to_float64(posterior.mean_mdp())
     check_problem(mdp, objective)
+    # Limits change the set of policies, not the MDP.
     if limits is not None:
         return _within(posterior, mdp, objective, limits)
     actions, solution = optimum(mdp, objective)
@@ -89,6 +91,7 @@ def _within(
 ) -> Int[np.ndarray, "*H S"]:
     check_type("limits", limits, PolicyLimits, "PolicyLimits")
     pairs = mdp.reward.shape[-2:]
+    # Under a horizon a policy has steps even if rows have none.
     shape = (objective.horizon, *pairs) if isinstance(objective, Episodic) else mdp.reward.shape
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
@@ -133,13 +136,16 @@ def behaviour_policy(
         [[0.667 0.333]
          [0.    1.   ]]
     """
+    # A posterior that counts knows its space.
     space = labels_of(log) if space is None and isinstance(log, CanCount) else space
     if by_step is not None and not isinstance(by_step, bool):
         check_count("by_step", by_step)
+    # Without a word about steps: stationary, but the answer remembers the log.
     remembers = by_step is None
     if by_step is None:
         by_step = space is not None and space.horizon is not None
     number: int | None = None if by_step is False else int(by_step)
+    # By step as the space has steps, or as the episodes were.
     if by_step is True:
         number = AS_LOGGED if space is None or space.horizon is None else space.horizon
     probs, never = logged_actions(log, space, number)
@@ -150,6 +156,7 @@ def behaviour_policy(
             ", ".join(never[:SHOWN]),
             remainder,
         )
+    # A score test of a trend in steps, given the state.
     p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
     if p_value > STEP_LEVEL:
         return probs
@@ -158,8 +165,10 @@ def behaviour_policy(
         "steps is their mixture, not what the log did (by_step=True, for Episodic)",
         p_value,
     )
+    # The caller said how; the warning is all.
     if not remembers:
         return probs
+    # Labels for bare transitions, so that a policy knows its log.
     if isinstance(log, Transitions):
         assert space is not None  # `logged_actions` has looked
         log = Log(log, space.logged_states, space.action_names)
@@ -170,6 +179,7 @@ def behaviour_policy(
 def _require_solution(mdp: MDP | SparseMDP, solution: Solution, objective: Objective) -> None:
     """The checks that `solve` leaves out in a compiled program."""
     if isinstance(objective, FirstExit):
+        # Values under an improper policy are infinite.
         refuse_improper(mdp, solution)
         # A proper policy that nothing improves is an answer, though cycles without reward leave its `gap` infinite.
         if not solution.converged:
@@ -207,6 +217,7 @@ class AnchoredValue(eqx.Module):
             gain: of each draw, over the behaviour of the log.
             returns: of each whole episode of the log.
         """
+        # Episodes are independent: sd / sqrt(n).
         error = float(returns.std(ddof=1) / len(returns) ** 0.5)
         return cls(float(returns.mean()), error, len(returns), np.asarray(gain, np.float64))
 
@@ -218,6 +229,7 @@ class AnchoredValue(eqx.Module):
     @property
     def sd(self) -> float:
         """The root of the sum of the variances of both."""
+        # Two independent parts: variances add.
         return float(np.hypot(self.error, self.gain.std(ddof=1)))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -226,6 +238,7 @@ class AnchoredValue(eqx.Module):
         Args:
             level: probability inside, between 0 and 1.
         """
+        # Normal quantile: half the width at this level.
         half = float(ndtri(0.5 + level / 2)) * self.sd
         return self.mean - half, self.mean + half
 
@@ -285,11 +298,13 @@ def anchored_values(
     check_type("policies", policies, Mapping, "name -> policy")
     check_objective(objective)
     require_ability(posterior, CanSample, "anchored_values")
+    # Whole episodes only: a censored return is no return.
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         raise ValueError(f"log has no mean return to anchor values at: {returns}")
     # What was done, not what staff would do again: the mean return has the same luck in its actions.
     compared = {_BEHAVIOUR: policy_of(log, labels_of(posterior), objective), **policies}
     values = policy_values(key, posterior, compared, objective, log if initial is None else initial, num_draws)
+    # Draw by draw: what the prior does to both cancels in the difference.
     base = values[_BEHAVIOUR].draws
     return {name: AnchoredValue.of(values[name].draws - base, returns) for name in policies}

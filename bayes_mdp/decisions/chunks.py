@@ -48,8 +48,10 @@ def chunks_of(keys: Keys, numbers: int, what: str, at_once: int) -> Keys:
     """`in_chunks` for draws of so many numbers each, `at_once` held at most; `what` names them in the error."""
     check_memory(what, 8.0 * COPIES * numbers, "sparse draws, or fewer policies at once, take less")
     limit = min(MOST_AT_ONCE, max(1, at_once // numbers), len(keys))
+    # Rounded up to a power of two; halved below where that is too many.
     chunk = 1 << (limit - 1).bit_length()
     chunk = chunk if chunk * numbers <= at_once and chunk <= MOST_AT_ONCE else max(1, chunk // 2)
+    # Keys are repeated to fill the last chunk.
     rounds = -(-len(keys) // chunk)
     chunks: Any = keys[(np.arange(rounds * chunk) % len(keys)).reshape(rounds, chunk)]
     return chunks
@@ -65,5 +67,6 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
     """How far the rows are from summing to one, and the largest probability of an end."""
     rows = mdp.row_probs
     ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
+    # Ends of illegal pairs say nothing.
     possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]

@@ -165,6 +165,7 @@ def tipping_point(
         True
     """
     case = _read(mdp, policy, logged, objective, initial, outcome_reward)
+    # What the log did has its value by the log itself, at factor 1, whatever drove it.
     practice = _extreme(case._replace(policy=case.logged), 1.0, least=True)
 
     def surplus(log_factor: float) -> float:
@@ -222,10 +223,12 @@ def tilted(mdp: MDP | SparseMDP, logged: ArrayLike, score: ArrayLike, delta: Rea
     """
     check_mdp(mdp, "mdp")
     taken = _read_log_policy(logged, tuple(mdp.reward.shape))
+    # The end is one more outcome: its probability is tilted like the others.
     rows = jnp.asarray(mdp.row_probs)
     if mdp.end_probs is not None:
         rows = jnp.concatenate([rows, jnp.asarray(mdp.end_probs)[..., None]], -1)
     moved = _tilt(rows, jnp.asarray(taken), _read_score(score, rows.shape), delta)
+    # And back to where the MDP keeps it.
     probs, ends = (moved, None) if mdp.end_probs is None else (moved[..., :-1], moved[..., -1])
     known = {"end_probs": ends, "legal": mdp.legal, "initial": mdp.initial}
     if isinstance(mdp, SparseMDP):
@@ -265,10 +268,12 @@ def tilted_draws(
     check_count("num_draws", num_draws, 2)
     law = dist.Normal(0.0, 0.5) if delta is None else delta
     check_type("delta", law, dist.Distribution, "a NumPyro distribution")
+    # Rows from the posterior, tilts from their prior: the log says nothing of delta.
     of_rows, of_delta = jax.random.split(key)
     with jax.enable_x64(True):
         deltas = jnp.asarray(law.sample(of_delta, (num_draws,)), float)
         mdps = posterior.sample(of_rows, (num_draws,))
+        # Each draw has its own tilt.
         moved = jax.vmap(lambda mdp, each: tilted(mdp, logged, score, each))(mdps, deltas)
         return posterior_samples(jax.tree.map(np.asarray, moved)), np.asarray(deltas)
 
@@ -297,12 +302,14 @@ def _read(
 def _rows_of(mdp: MDP | SparseMDP, outcome_reward: ArrayLike | None) -> _Rows:
     probs = np.asarray(mdp.row_probs, np.float64)
     size = probs.shape[0]
+    # Dense rows lead to every state in order.
     listed = np.asarray(mdp.successor) if isinstance(mdp, SparseMDP) else np.arange(size)
     after = np.broadcast_to(listed, probs.shape)
     if mdp.end_probs is not None:
         ends = np.asarray(mdp.end_probs, np.float64)[..., None]
         probs, after = np.concatenate([probs, ends], -1), np.concatenate([after, np.full(ends.shape, size)], -1)
     if outcome_reward is None:
+        # A reward of the pair is the same for all outcomes: causes cannot move it.
         paid = np.asarray(mdp.reward, np.float64)[..., None]
     else:
         check_finite("outcome_reward", outcome_reward)
@@ -328,7 +335,9 @@ def _by_steps(case: _Case, objective: Episodic, factor: float, least: bool) -> f
     policy = np.broadcast_to(case.policy, (objective.horizon, *pairs))
     values = np.zeros(pairs[0])
     for step in reversed(range(objective.horizon)):
+        # R_k + discount v_k of the next step.
         worth = _worth(case.rows, values, float(objective.discount))
+        # For the greatest value the same with the sign reversed.
         rows = _worst_rows(case, worth if least else -worth, factor)
         values = (policy[step] * (rows * worth).sum(-1)).sum(-1)
     return float(case.start @ values)
@@ -342,6 +351,7 @@ def _stationary(case: _Case, discount: float, factor: float, least: bool) -> flo
         worth = _worth(case.rows, values, discount)
         rows = _worst_rows(case, worth if least else -worth, factor)
         before, values = values, _value_of(case, rows, discount)
+        # A monotone sequence: once it stays, it is the fixed point.
         if np.abs(values - before).max() <= SETTLED * max(1.0, np.abs(values).max()):
             return float(case.start @ values)
     raise ArithmeticError(f"the worst rows changed in each of {ROUNDS} rounds, expected them to settle")
@@ -349,6 +359,7 @@ def _stationary(case: _Case, discount: float, factor: float, least: bool) -> flo
 
 def _worth(rows: _Rows, values: Float[np.ndarray, " S"], discount: float) -> Float[np.ndarray, "S A O"]:
     """What each outcome is worth: its reward and the discounted value of where it leads."""
+    # The end has value zero.
     return rows.paid + discount * np.append(values, 0.0)[rows.after]
 
 
@@ -357,8 +368,10 @@ def _worst_rows(case: _Case, worth: Float[np.ndarray, "S A O"], factor: float) -
     # r_k from 1 / factor to factor: P_k r_k lies in an interval, and the rows sum to one.
     probs = case.rows.probs
     room = probs * (factor - 1.0 / factor)
+    # At least P_k / factor each; the rest goes to the outcomes that are worth least, up to P_k factor.
     moved = least_rows(probs / factor, room, worth)
     chosen = case.logged[..., None]
+    # With probability e the log's action would have been taken anyway: that part of the row is as logged.
     return chosen * case.rows.probs + (1.0 - chosen) * moved
 
 
@@ -367,10 +380,12 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -
     size = probs.shape[0]
     weights = case.policy[..., None] * probs
     reward = (weights * case.rows.paid).sum((1, 2))
+    # The end keeps no column: value zero.
     keep = case.rows.after < size
     entries = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
     chain = scipy.sparse.csr_array((discount * weights[keep], entries), shape=(size, size))
     if size <= DENSE_STATES:
+        # A few hundred states: LAPACK is faster than building a sparse factor.
         return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
     system: Any = scipy.sparse.eye_array(size, format="csr") - chain
     return np.asarray(scipy.sparse.linalg.spsolve(system.tocsc(), reward))
@@ -401,7 +416,9 @@ def _tilt(
 ) -> Float[Array, "S A O"] | Float[np.ndarray, "S A O"]:
     """P (e + (1 - e) r), r proportional to exp(delta score) with sum_k P_k r_k = 1."""
     exponent = delta * score
+    # Softmax with the largest exponent at zero.
     weights = probs * xp.exp(exponent - xp.max(exponent, axis=-1, keepdims=True))
+    # Normalised so that sum_k P_k r_k = 1.
     moved = weights / weights.sum(-1, keepdims=True)
     return logged[..., None] * probs + (1.0 - logged[..., None]) * moved
 
@@ -416,5 +433,6 @@ def _crossing(surplus: Callable[[float], float], largest: float, answer: Callabl
         high *= 2
     if surplus(min(high, largest)) > 0.0:
         return float("inf")
+    # A bracket, then Brent's method.
     root: Any = brentq(surplus, 0.0, min(high, largest), xtol=1e-13)
     return float(answer(root))

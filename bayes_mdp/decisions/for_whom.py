@@ -126,6 +126,7 @@ class Weights:
             )
         present = self.counts > 0
         drawn = np.zeros((number, len(self.counts)))
+        # Bayesian bootstrap over patterns: Dirichlet with the numbers of people.
         drawn[:, present] = host_generator(key).dirichlet(self.counts[present], number)
         return drawn
 
@@ -152,12 +153,15 @@ def read_population(posterior: InContexts, population: Any) -> Weights:
             )
         return Weights(posterior, contexts.subjects, True)
     if isinstance(population, pd.DataFrame):
+        # Patterns of people as columns of numbers: equal ones are counted.
         people = contexts.read(population)
         stacked = np.stack([column.values.astype(np.float64) for column in people.columns])
         _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
+        # In the order of their first person, so that weights and contexts match.
         return Weights(posterior.at(population.iloc[np.sort(first)]), counts[np.argsort(first)].astype(float), True)
     if isinstance(population, str):
         raise ValueError(f"population is {population!r}, expected 'log', a DataFrame of people, or weights of contexts")
+    # Weights of contexts: of no known number of people.
     weights = as_real("population", population).astype(np.float64)
     check_shape("population", weights, (len(contexts),), "context")
     check_not_negative("population", weights)
@@ -179,15 +183,19 @@ def policies_for(policy: Any, space: ContextSpace, objective: Objective) -> list
         ValueError: an array that could be read both ways.
     """
     number = space.n_contexts
+    # Lists of labels are policies by label, not arrays.
     array = isinstance(policy, np.ndarray | jax.Array | list | tuple) and not _by_label(policy)
     if not array:
+        # A function of the pattern is asked once for each context.
         if callable(policy) and not hasattr(policy, "log_prob"):
             labels = space.contexts.labels
             return [policy(dict(zip(label.names, label, strict=True))) for label in labels]
         return [policy] * number
     values = np.asarray(policy)
+    # Integers are actions [S], floats probabilities [S A].
     alone = (space.n_states,) if np.issubdtype(values.dtype, np.integer) else space.shape
     steps = (objective.horizon, *alone) if isinstance(objective, Episodic) else alone
+    # Shapes that fit both readings are refused: nothing is guessed.
     shared, by_context = values.shape in (alone, steps), values.shape in ((number, *alone), (number, *steps))
     if shared and by_context:
         raise ValueError(
@@ -201,6 +209,7 @@ def policies_for(policy: Any, space: ContextSpace, objective: Objective) -> list
 
 def _refuse_moving(contexts: Contexts) -> None:
     """Refuse covariates that vary from row to row."""
+    # Who moves between contexts has no value of one context.
     moving = [column.name for column in contexts.columns if column.kind == VARYING]
     if moving:
         remedy = (
@@ -246,6 +255,7 @@ def values_in_contexts(
     tables = {name: policies_for(policy, space, objective) for name, policy in policies.items()}
     start = initial
     if isinstance(initial, Log):
+        # Starts by label refer to the space of one context.
         start = space.alone.initial_probs(initial)
     # Contexts with common parameters use draw i in order, whatever the key; others are independent of each other.
     keys = [key] * len(contexts) if posterior.num_draws is not None else list(jax.random.split(key, len(contexts)))
@@ -321,15 +331,18 @@ def groups_of(contexts: Contexts, by: str | Sequence[str]) -> tuple[tuple[str, .
     Raises:
         ValueError: no such covariate.
     """
+    # "context" is every covariate.
     names = contexts.names if by == "context" else (by,) if isinstance(by, str) else tuple(by)
     if not names:
         raise ValueError("by is empty, expected 'context', or names of covariates")
     for name in names:
         contexts.column(name)  # refuses what is none
     plain = [contexts.label(c) for c in range(len(contexts))]
+    # A pattern of some covariates: the values at their places in the label.
     place = {name: i for i, name in enumerate(contexts.names)}
     patterns = [tuple(label[place[name]] for name in names) for label in plain]
     order = list(dict.fromkeys(patterns))
+    # Subgroups are numbered in the order in which contexts meet them.
     number = {pattern: i for i, pattern in enumerate(order)}
     return names, np.array([number[p] for p in patterns]), [ProductLabel(p, names) for p in order]
 
@@ -362,17 +375,20 @@ def value_for(
     weighted = weights.posterior
     by_context = values_in_contexts(evaluate, key, weighted, {"policy": policy}, objective, initial, num_draws)
     number = len(by_context[0]["policy"].draws)
+    # Weights [C, N]: fixed, or a draw of them for each draw of the value.
     share = (
         weights.draws(jax.random.fold_in(key, 1), number).T
         if population_uncertainty
         else np.broadcast_to(weights.shares[:, None], (len(by_context), number))
     )
     if by is None:
+        # J = sum_c w_c J_c, draw by draw (the g-formula for fixed covariates).
         return _with_sums([value["policy"] for value in by_context], share)
     names, group, patterns = groups_of(weighted.contexts, by)
     values, parts = {}, {}
     for g, pattern in enumerate(patterns):
         inside = group == g
+        # Within a subgroup the weights are those of the population, over their sum.
         inner = shares_within(share[inside])
         values[pattern] = _with_sums([by_context[c]["policy"] for c in np.flatnonzero(inside)], inner)
         parts[pattern] = float(weights.shares[inside].sum())
@@ -400,6 +416,7 @@ def _with_sums(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -
     """The value in a population, draw by draw, of the reward and of every outcome learnt beside it."""
 
     def over(values: "Sequence[PolicyValue] | Sequence[OutcomeValue]") -> dict[str, Any]:
+        # Contexts share parameters within a draw: the sum is of one world.
         draws = (share * np.stack([value.draws for value in values])).sum(0)
         mean, sd, interval = summarise_draws(draws)
         gap = float(max(value.gap for value in values))
@@ -410,6 +427,7 @@ def _with_sums(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -
         name: replace(outcome, **over([value.outcomes[name] for value in each]))
         for name, outcome in first.outcomes.items()
     }
+    # What a sum over contexts rests on is not one basis: left out.
     return replace(first, **over(each), outcomes=outcomes, rests_on=None)
 
 
@@ -443,14 +461,18 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     contexts = log.covariates.contexts
     group = np.zeros(len(contexts), int)
     if by is None or len(by):
+        # Every pattern a group of its own, unless some covariates are named.
         _, group, _ = groups_of(contexts, "context" if by is None else by)
     counts = np.zeros((group.max() + 1, *space.shape))
     data = log.transitions
+    # Scatter: one count for each row of the log, by (group, state, action).
     np.add.at(counts, (group[log.covariates.index], np.asarray(data.state), np.asarray(data.action)), 1.0)
     pooled = counts.sum(0)
     legal = np.ones(space.shape) if space.legal is None else np.asarray(space.legal, float)
+    # Where nobody was seen, all legal actions alike.
     pooled = np.where(pooled.sum(-1, keepdims=True) > 0, pooled, legal)
     seen = np.where(counts.sum(-1, keepdims=True) > 0, counts, pooled)
+    # By group, then back to every context.
     return (seen / seen.sum(-1, keepdims=True))[group]
 
 
@@ -493,15 +515,18 @@ def side_by_side(
     space = family.space
     joint_space, number = space.side_by_side, space.n_contexts * space.n_states
     start = np.full(space.n_states, 1 / space.n_states) if initial is None else space.alone.initial_probs(initial)
+    # The start of (context, state): weight of the context times the start within.
     begins = (weights.shares[:, None] * np.asarray(start, np.float64)).ravel()
 
     def draws(one: Any, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
         rows, reward = one.tables
         num_draws = len(rows)
         with jax.enable_x64(True):
+            # [N C S ...] to [N, C S, ...]: contexts side by side.
             flat = jnp.asarray(rows.reshape(num_draws, number, *rows.shape[3:]))
             build = lambda p, r: replace(joint_space.mdp(p, r), initial=jnp.asarray(begins))  # noqa: E731
             mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(num_draws, number, -1))))
+        # Visits in each (context, state, action).
         visits = None if one.counts is None else one.counts.sum(-1).reshape(number, -1)
         weights = np.full(num_draws, 1.0 / num_draws)
         return ContextDraws(mdps, weights, joint_space, one.num_chains, one.worth_each, visits, outcomes)
@@ -522,6 +547,7 @@ def all_policies(n_states: int, n_actions: int) -> Int[np.ndarray, "P S"]:
     if number > MOST_POLICIES:
         raise ValueError(
             f"there are {number:.0f} deterministic policies, of which at most {MOST_POLICIES} are tried, expected "
+            # The digits of 0 .. A^S - 1 in base A are all maps from states to actions.
             "policies= by name"
         )
     return np.stack(np.unravel_index(np.arange(int(number)), (n_actions,) * n_states), -1)
@@ -551,6 +577,7 @@ def knowing(values: ArrayLike, weights: ArrayLike, results: ArrayLike | None = N
     check_shape("weights", share, table.shape[1:], "context")
     check_not_negative("weights", share)
     share = share / share.sum()
+    # Without a test the context itself is known: one result for each.
     result_probs = np.eye(len(share)) if results is None else as_real("results", results).astype(np.float64)
     if result_probs.ndim != 2 or result_probs.shape[1] != len(share):
         raise ValueError(f"results has shape {result_probs.shape}, expected (result, context) of {len(share)} contexts")
@@ -560,6 +587,7 @@ def knowing(values: ArrayLike, weights: ArrayLike, results: ArrayLike | None = N
             f"results sum to {result_probs.sum(0)[wrong]:.6g} in context {wrong[0]}, expected probabilities"
         )
     blind = (table @ share).max()
+    # Each result has its best policy, weighted by P(result, context); then less the best blind one.
     return float(max((table @ (result_probs * share).T).max(0).sum() - blind, 0.0))
 
 
@@ -593,11 +621,13 @@ def exogenous(mdps: Sequence[MDP], moves: ArrayLike) -> SparseMDP:
         rows = np.stack([np.asarray(mdp.transition_probs, np.float64) for mdp in mdps])
         _, size, actions, _ = rows.shape
         # Outcome (z', s') of every (z, s, a), as a list of all of them.
+        # P(z', s' | z, s, a) = P(s' | s, a, z) M(z' | z): a product over the pair of next values.
         whole = (rows[:, :, :, None, :] * chain[:, None, None, :, None]).reshape(number * size, actions, -1)
         listed = np.broadcast_to(np.arange(number * size), whole.shape)
         ends = [mdp.end_probs for mdp in mdps]
         together = None if ends[0] is None else np.concatenate([np.asarray(x, np.float64) for x in ends])
         first = [mdp.initial for mdp in mdps]
+        # Values of z are equally likely at the start.
         start = None if any(x is None for x in first) else np.concatenate([np.asarray(x) for x in first]) / number
         reward = np.concatenate([np.asarray(mdp.reward, np.float64) for mdp in mdps])
         legal = [mdp.legal for mdp in mdps]

@@ -56,6 +56,7 @@ def pair_time(
     if isinstance(objective, Episodic):
         return episodic_occupancy(rows, drawn, policy, objective, start)[0]
     chains = PolicyPairs(rows, policy).chains(drawn)
+    # pi(a | s) times the time in s.
     return occupancy(chains, objective, start)[0][:, None] * policy
 
 
@@ -71,11 +72,13 @@ def action_values(
     """
     if isinstance(objective, Episodic):
         q = np.full((objective.horizon, *policy.shape[-2:]), np.nan)
+        # Backwards: step i of the recursion is step H - 1 - i of the episode.
         for i, step in enumerate(backward(rows, drawn, policy, objective)):
             q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
         return q
     chains = PolicyPairs(rows, policy).chains(drawn)
     rate = float(step_discount(objective))
+    # Relative values for an average reward: anchored at the first state.
     values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
     q = np.full(policy.shape, np.nan)
     later = np.append(values, np.zeros((1, 1)), -1)
@@ -87,6 +90,7 @@ def policy_mean(
     policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*steps S A"]
 ) -> Float[np.ndarray, "*steps S"]:
     """sum over the actions that a policy takes of probability times value."""
+    # -inf of an illegal action times zero would be nan.
     return np.where(policy > 0, policy * np.where(policy > 0, q, 0.0), 0.0).sum(-1)
 
 
@@ -109,15 +113,18 @@ def episodic_occupancy(
         start: distribution of the first state.
     """
     num, n_states = len(drawn.probs), rows.n_states
+    # The distribution of the state at each step, in every draw.
     present = np.broadcast_to(start, (num, n_states))
     time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
     for h in range(objective.horizon):
         part, _, entries = rows.at_step(h)
         weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
+        # P(s at h) pi_h(a | s).
         taken = present[:, part.state] * weight
         time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
         joint = drawn.probs[:, entries] * taken[:, part.pair]
         reached = (np.arange(num)[:, None] * (n_states + 1) + part.next_state).ravel()
+        # Scatter: what arrives in each next state; the end leaves.
         present = np.bincount(reached, joint.ravel(), num * (n_states + 1)).reshape(num, -1)[:, :n_states]
     return time
 
@@ -140,6 +147,7 @@ def episodic_values(
     largest, sizes = np.zeros(len(drawn.probs)), []
     values = largest[:, None]
     for step in backward(rows, drawn, policy, objective, reward):
+        # Largest reward and largest q of each step: the bound is in these units.
         largest = np.maximum(largest, np.abs(step.reward[:, step.taken]).max(-1))
         sizes.append(np.abs(step.q[:, step.taken]).max(-1))
         values = step.values
@@ -181,6 +189,7 @@ def backward(
         q = paid + float(objective.discount) * expected_values(part, probs, later)
         weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
         later = np.zeros((num, n_states + 1))
+        # Pairs are in the order of their states: one sum for each run.
         used, first = np.unique(part.state, return_index=True)
         later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
         taken = np.asarray((weight > 0).reshape(-1, len(part.state)).any(0))
@@ -196,6 +205,7 @@ def expected_values(
         rows, probs: entries.
         values: of the states and of the end.
     """
+    # Long rows of mostly zeros: entry by entry, draw by draw.
     if mostly_zero(probs):
         expected = np.empty((len(probs), len(rows.state)))
         for n, draw in enumerate(probs):
@@ -203,9 +213,11 @@ def expected_values(
             expected[n] = np.bincount(rows.pair[entry], positive * values[n, rows.next_state[entry]], len(rows.state))
         return expected
     probs = rows.in_double(probs)
+    # Dense rows in order: a matrix product for all draws.
     width = rows.width
     if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
         return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]
+    # Ragged rows: gather, multiply, sum by pair.
     return rows.sums(probs * values[:, rows.next_state])
 
 
@@ -262,6 +274,7 @@ class Optima(NamedTuple):
             table = np.full((*self.q.shape[:-1], rows.n_states, n_actions), -np.inf)
             table[..., rows.state, rows.action] = self.q
             return table
+        # Pairs of a step lie together; steps with fewer pairs are padded.
         table = np.full((*self.q.shape[:2], rows.n_states, n_actions), -np.inf)
         for h in range(table.shape[1]):
             pairs_of_step = rows.step == h
@@ -290,6 +303,7 @@ class Choices:
     @cached_property
     def matrix(self) -> scipy.sparse.csr_matrix | None:
         """Rows of all pairs in all draws [N Q, N S1], where they are listed; None: they are dense."""
+        # Dense rows are multiplied as they are.
         rows, num = self.rows, len(self.probs)
         if rows.width is not None and np.array_equal(rows.next_state, np.tile(np.arange(rows.width), len(rows.state))):
             return None
@@ -308,11 +322,13 @@ class Choices:
 
     def best(self, q: Float[np.ndarray, "N Q"]) -> Draws:
         """The largest q of each state."""
+        # Pairs are sorted by state: the maximum of each run.
         return np.maximum.reduceat(q, self.first, axis=-1)
 
     def first_best(self, q: Float[np.ndarray, "N Q"]) -> Int[np.ndarray, "N S"]:
         """The first pair of each state that has it."""
         number = np.arange(q.shape[-1])
+        # The smallest pair number among those that reach the maximum.
         return np.minimum.reduceat(np.where(q >= self.best(q)[:, self.rows.state], number, len(number)), self.first, -1)
 
     def chains(self, chosen: Int[np.ndarray, "N S"]) -> Chains:
@@ -322,6 +338,7 @@ class Choices:
         n_actions = int(np.diff(np.append(self.first, len(rows.state))).max())
         if self.matrix is None:
             width = rows.width or 0
+            # Dense: the chosen row of every state, [N S S].
             table = self.probs.reshape(num, -1, width)[np.arange(num)[:, None], chosen]
             return Chains(table[..., :size], reward, size + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
         picked = self.matrix[(chosen + len(rows.state) * np.arange(num)[:, None]).ravel()]
@@ -329,6 +346,7 @@ class Choices:
         draw, reached = np.divmod(picked.indices, size + 1)
         data = np.where(reached < size, picked.data, 0.0)
         index = draw * size + np.where(reached < size, reached, 0)
+        # Draws stay blocks of one sparse matrix.
         matrix = scipy.sparse.csr_matrix((data, index, picked.indptr), shape=(num * size, num * size))
         widest = int(np.diff(rows.first).max())
         return Chains(matrix, reward, widest + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
@@ -348,16 +366,32 @@ def best_policies(
         objective: of the values.
         policy: action probabilities of a policy to start from, such as one that is optimal in an MDP like the draws.
     """
-    if isinstance(objective, Episodic):
-        return _backward_induction(rows, drawn, objective)
-    # All draws are improved together; the few that do not settle, or whose bound is infinite, go to the planner singly.
-    choices = Choices(rows, *drawn)
-    answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
-    open_draws = ~stable | ~np.isfinite(answer.values.gap)
-    for n in np.flatnonzero(open_draws):
+    # All draws are improved together; the few that do not settle go to the planner singly.
+    answer = improved_policies(rows, drawn, objective, policy)
+    # JAX, one draw at a time: rare, and slow.
+    for n in np.flatnonzero(~np.isfinite(answer.values.gap)):
         answer = _with_plan(answer, int(n), rows, drawn, objective)
         if not np.isfinite(answer.values.gap[n]):
             break
+    return answer
+
+
+def improved_policies(
+    rows: PairRows, drawn: Drawn, objective: Objective, policy: Float[np.ndarray, "S A"] | None = None
+) -> Optima:
+    """The best policy of every draw, where NumPy alone settles it; the bound of another draw is infinite.
+
+    Args:
+        rows, drawn, objective, policy: as of `best_policies`.
+    """
+    if isinstance(objective, Episodic):
+        return _backward_induction(rows, drawn, objective)
+    choices = Choices(rows, *drawn)
+    answer, stable = _policy_iteration(choices, objective, _first_policy(choices, objective, policy))
+    answer = answer._replace(values=answer.values._replace(gap=np.where(stable, answer.values.gap, np.inf)))
+    unsettled = ~np.isfinite(answer.values.gap)
+    if isinstance(objective, AverageReward) and unsettled.any():
+        answer = _with_lazy_sweeps(answer, choices, unsettled)
     return answer
 
 
@@ -368,11 +402,13 @@ def _first_policy(
     if policy is not None:
         weight = np.broadcast_to(policy[rows.state, rows.action], (num, len(rows.state)))
         return choices.first_best(weight)
+    # Greedy by immediate reward is a start for policy iteration.
     if not isinstance(objective, FirstExit):
         return choices.first_best(choices.reward)
     # The shortest way out: states are marked by their distance to the end, each takes what leads nearer most likely.
     mean = choices.probs.mean(0)[None]
     reach, towards = np.zeros(rows.n_states + 1, bool), np.zeros(len(rows.state))
+    # The end itself is at distance zero.
     reach[-1] = True
     for _ in range(rows.n_states):
         nearer = rows.sums(mean * reach[rows.next_state])[0]
@@ -403,6 +439,7 @@ def _policy_iteration(
             # Gains hold v up to a constant: it is anchored at the first state.
             v = v - v[:, :1] if anchored else v
             now = part.action_values(v, rate)
+            # What the present policy is worth in each state, against the best pair.
             current = np.take_along_axis(now, chosen[going], -1)
             # By rounding alone no action is exchanged: equal ones would alternate for ever.
             better = part.best(now) > current + _BETTER * np.abs(now).max(-1, keepdims=True)
@@ -412,9 +449,59 @@ def _policy_iteration(
             going[going] = moved
             if not going.any():
                 break
+            # Draws that are settled leave the system; the others start from their last values.
             part, guess = part.take(moved) if not moved.all() else part, np.where(np.isfinite(v), v, 0.0)[moved]
     stable = ~going & np.isfinite(values).all(-1)
     return _with_bound(choices, objective, values, q, chosen), stable
+
+
+_LAZY_SWEEPS, _PATIENCE, _LAZINESS = 16, 20, 0.5
+
+
+def _with_lazy_sweeps(answer: Optima, choices: Choices, draws: Bool[np.ndarray, " N"]) -> Optima:
+    """The answer with that of some draws by relative value iteration (the method of `bayes_mdp.planning.average`).
+
+    Policy iteration is at a loss where a policy on its way has several recurrent classes: it has no single gain, and
+    its equations are singular. Sweeps with the maximum need no policy; their span never grows.
+    """
+    part = choices.take(draws)
+    values = np.zeros((len(part.probs), choices.rows.n_states))
+    narrowest = np.full(len(values), np.inf)
+    stalls = np.zeros(len(values), int)
+    with np.errstate(all="ignore"):
+        for _ in range(_ITERATIONS):
+            for _ in range(_LAZY_SWEEPS):
+                # The lazy chain stays with probability 1/2: it has the same policies, half the gain, and no period.
+                values = values + _LAZINESS * (part.best(part.action_values(values, 1.0)) - values)
+                values = values - values[:, :1]
+            change = part.best(part.action_values(values, 1.0)) - values
+            # A Howard step: the exact relative values of the greedy policy, kept where they narrow the span.
+            chains = part.chains(part.first_best(part.action_values(values, 1.0)))
+            exact = solve(chains, 1.0, chains.reward, anchored=True)
+            exact = exact - exact[:, :1]
+            exact_change = part.best(part.action_values(exact, 1.0)) - exact
+            narrower = np.ptp(exact_change, axis=-1) < np.ptp(change, axis=-1)  # false for nan
+            values = np.where(narrower[:, None], exact, values)
+            span = np.where(narrower, np.ptp(exact_change, axis=-1), np.ptp(change, axis=-1))
+            scale = chains.size + np.abs(values).max(-1)
+            stalls = np.where(span > 0.99 * narrowest, stalls + 1, 0)
+            narrowest = span
+            settled = (span <= 4 * _EPS * scale) | ((span <= 64 * _EPS * scale) & (stalls > 0))
+            if (settled | (stalls >= _PATIENCE)).all():
+                break
+        q = part.action_values(values, 1.0)
+    second = _with_bound(part, AverageReward(), values, q, part.first_best(q))
+
+    def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        together = old.copy()
+        together[draws] = new
+        return together
+
+    return Optima(
+        Values(joined(answer.values.first, second.values.first), joined(answer.values.gap, second.values.gap)),
+        joined(answer.q, second.q),
+        joined(answer.chosen, second.chosen),
+    )
 
 
 def _with_bound(
@@ -433,6 +520,7 @@ def _with_bound(
         bound = discounted_bound(chains, best - values, values, float(objective.discount), mass)
         known = np.isfinite(bound.gap)[:, None]
         shift = np.where(known, bound.shift[:, None], 0.0)
+        # The middle of the bracket, and half its width as gap.
         return Optima(Values(best + shift, bound.gap), q + shift, chosen)
     if isinstance(objective, AverageReward):
         gain, gap = gain_bound(chains, best - values, values, mass)
@@ -479,6 +567,7 @@ def _exit_gap(
 def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Optima:
     num, n_states, horizon = len(drawn.probs), rows.n_states, objective.horizon
     size = len(rows.state) if rows.step is None else int(np.bincount(rows.step).max())
+    # After the last step nothing is to come.
     later = np.zeros((num, n_states))
     q = np.full((num, horizon, size), -np.inf)
     chosen = np.zeros((num, horizon, n_states), int)
@@ -493,6 +582,7 @@ def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Op
         )
         now = part.action_values(later, float(objective.discount))
         q[:, h, : now.shape[-1]] = now
+        # Greedy with respect to exact values of the next step: optimal.
         chosen[:, h] = part.first_best(now)
         later = part.best(now)
         sizes.append(np.abs(now).max(-1))

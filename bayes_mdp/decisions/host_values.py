@@ -37,6 +37,7 @@ IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 FACTORED = 128  # states from which on values and times share the factors of their systems, draw by draw
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
+_FEW = 8  # successors of a state, on average, up to which it is eliminated as a sparse one
 SPARE = 8  # terms of a sweep beside the successors (see `bayes_mdp.planning.bellman`)
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _SUMS_TO_ONE = 1e-9
@@ -488,7 +489,7 @@ def solve(
         endless = bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all())
         x = sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
     x, done = iterate(apply, rhs, x, None, precision)
-    if not done.all() and size <= ELIMINATED:
+    if (~done).sum() > 1 and size <= ELIMINATED:  # a single system is eliminated sooner than inverted
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
         system = _anchor(system) if anchored else system
@@ -532,14 +533,19 @@ def _eliminate(
 def _eliminate_one(
     chains: Chains, draw: int, discount: float, rhs: Float[np.ndarray, " S"], anchored: bool, adjoint: bool
 ) -> Float[np.ndarray, " S"]:
-    size = len(rhs)
-    if size <= ELIMINATED:
+    size, block = len(rhs), None
+    if not isinstance(chains.matrix, np.ndarray):
+        block = chains.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size]
+    if size <= ELIMINATED and (block is None or block.nnz > _FEW * size):
         system = np.eye(size) - discount * chains.dense(draw)
         return _eliminate(system[None], rhs[None, :, None], anchored, adjoint)[0, :, 0]
-    if anchored or isinstance(chains.matrix, np.ndarray):
+    if block is None:
         return np.full(size, np.nan)
-    block = chains.matrix[draw * size : (draw + 1) * size, draw * size : (draw + 1) * size]
-    system = (scipy.sparse.identity(size) - discount * block).tocsc()
+    # Few successors: the factors stay sparse. The column that anchors is full, and the factorisation takes it last.
+    system = scipy.sparse.identity(size) - discount * block
+    if anchored:
+        system = system + scipy.sparse.csr_matrix((np.ones(size), (np.arange(size), np.zeros(size, int))), (size, size))
+    system = system.tocsc()
     try:
         return scipy.sparse.linalg.splu(system).solve(rhs, "T" if adjoint else "N")
     except RuntimeError:  # singular
@@ -585,6 +591,7 @@ def sweep_while_fast(
         low, high = change.min(-1), change.max(-1)
         x = x + change
         if endless:
+            # The middle of the bounds of MacQueen (1966) on what is still missing.
             x += ((low + high) / 2 * discount / (1 - discount))[:, None]
         size = high - low if endless else np.maximum(high, -low)
         relative = float((size / np.maximum(np.abs(x).max(-1) + unit, _TINY)).max())
@@ -643,6 +650,7 @@ def _bicgstab(
     def dot(x: Draws, y: Draws) -> Float[np.ndarray, "N 1"]:
         return np.einsum("ns,ns->n", x, y)[:, None]
 
+    # A breakdown, a division by zero, leaves the draw where it is.
     def ratio(x: Float[np.ndarray, "N 1"], y: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N 1"]:
         return np.where(y != 0, x / np.where(y != 0, y, 1.0), 0.0)
 
@@ -653,16 +661,19 @@ def _bicgstab(
         for _ in range(_ITERATIONS):
             if (np.linalg.norm(residual, axis=-1) <= target).all():
                 break
+            # The direction of biconjugate gradients, preconditioned.
             new = dot(shadow, residual)
             direction = residual + ratio(new, rho) * ratio(alpha, omega) * (direction - omega * v)
             rho = new
             smooth = direction if precondition is None else precondition(direction)
             v = apply(smooth)
             alpha = ratio(rho, dot(shadow, v))
+            # Half a step along it, then one that makes the residual smallest along t.
             half = residual - alpha * v
             preconditioned = half if precondition is None else precondition(half)
             t = apply(preconditioned)
             omega = ratio(dot(t, half), dot(t, t))
             x = x + alpha * smooth + omega * preconditioned
             residual = half - omega * t
+    # The caller corrects what is left: zero is a safe start where a draw ended in nan.
     return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0.0)

@@ -60,8 +60,10 @@ class Outcome:
         if not 1 <= reward.ndim <= 4:
             raise ValueError(f"reward has shape {reward.shape}, expected [S], [S A] or [S A O], or these by step")
         check_finite("reward", reward)
+        # Frozen: the checked array takes the place of what was given.
         object.__setattr__(self, "reward", reward)
         check_bool("half_cycle", self.half_cycle)
+        # Half a cycle before and half after a transition: of a number of the state.
         if self.half_cycle and reward.ndim > 1:
             raise ValueError(f"reward has shape {reward.shape}, expected one number a state with half_cycle")
         if self.discount is not None:
@@ -78,6 +80,7 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     Args:
         draws: of a value.
     """
+    # The sample standard deviation: draws stand for the posterior.
     return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
 
 
@@ -87,6 +90,7 @@ def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
     Args:
         draws: of a value.
     """
+    # Equal tails.
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -135,18 +139,23 @@ class PairReward(eqx.Module):
             rows, probs: the pairs.
             horizon: of the objective; None: it is stationary.
         """
+        # Axes in front: the steps, where there is a horizon.
         steps = () if horizon is None else (slice(None),)
         lead = () if horizon is None else (horizon,)
         pair = np.broadcast_to(self.pair, (*lead, *np.shape(self.pair)[-2:]))
+        # r(s, a), the same in every draw.
         expected = np.asarray(pair)[(*steps, rows.state, rows.action)]
         if self.following is None:
+            # A view for all draws: nothing is copied.
             return np.broadcast_to(expected, (len(probs), *expected.shape))
         table = np.asarray(self.following)
+        # By next state alone, or by pair and next state.
         if table.ndim == 1:
             after = table[rows.next_state]
         else:
             table = np.broadcast_to(table, (*lead, *table.shape[-3:]))
             after = table[(*steps, rows.state[rows.pair], rows.action[rows.pair], rows.next_state)]
+        # E[r | s, a] = r(s, a) + sum_o P(o | s, a) r(s, a, o) in each draw, step by step.
         later = [rows.sums(probs * next_value) for next_value in np.atleast_2d(after)]
         if horizon is None:
             return expected + later[0]
@@ -159,6 +168,7 @@ class PairReward(eqx.Module):
         if self.following is None:
             return pair
         table, n_states = jnp.asarray(self.following, mdp.reward.dtype), mdp.n_states
+        # Dense rows: outcome o is state o; listed ones: the state that is listed there.
         if not isinstance(mdp, SparseMDP):
             after = table[..., :n_states]
         elif table.ndim == 1:
@@ -167,6 +177,7 @@ class PairReward(eqx.Module):
             lead = jnp.broadcast_shapes(table.shape[:-1], mdp.successor.shape[:-1])
             listed = jnp.broadcast_to(mdp.successor, (*lead, mdp.successor.shape[-1]))
             after = jnp.take_along_axis(jnp.broadcast_to(table, (*lead, table.shape[-1])), listed, -1)
+        # The end has a reward of its own, the last entry.
         total = pair + jnp.sum(mdp.row_probs * after, -1)
         return total if mdp.end_probs is None else total + mdp.end_probs * table[..., n_states]
 
@@ -220,6 +231,7 @@ class LearntReward:
             ValueError: the rows differ.
         """
         paid = self.draws.draw(len(drawn.probs))
+        # The same key must give the same rows, number by number: else draws of two worlds would be paired.
         if not np.array_equal(paid.probs, drawn.probs):
             raise ValueError(
                 f"outcome {self.name!r}: the posterior that learnt it draws other rows than the one in use, expected "
@@ -279,6 +291,7 @@ def read_outcomes(
     read: dict[str, tuple[PairReward, Objective]] = {}
     for name, outcome in ({} if outcomes is None else outcomes).items():
         argument = f"outcomes[{name!r}]"
+        # Its own discount, the horizon of the objective.
         own_objective = _objective(argument, outcome, objective)
         steps = objective.horizon if isinstance(objective, Episodic) else None
         read[name] = (
@@ -294,6 +307,7 @@ def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:
         return objective
     if isinstance(objective, AverageReward):
         raise ValueError(f"{what}.discount is {rate:g}, expected None with AverageReward")
+    # A horizon stays, whatever the rate.
     if isinstance(objective, Episodic):
         return Episodic(objective.horizon, rate)
     if isinstance(objective, FirstExit) and rate == 1:
@@ -307,10 +321,12 @@ def _pair_reward(
     what: str, outcome: Outcome, pairs: tuple[int, ...], ends: bool, steps: int | None, rate: float
 ) -> PairReward:
     reward, (n_states, n_actions) = np.asarray(outcome.reward), pairs
+    # The end is an outcome, where episodes can end.
     n_outcomes = n_states + ends
     shapes = {"S": (n_states,), "S A": (n_states, n_actions), "S A O": (n_states, n_actions, n_outcomes)}
     by_step = {} if steps is None else {f"H {axes}": (steps, *size) for axes, size in shapes.items()}
     sizes = {**shapes, **by_step}
+    # Sizes decide which axes are meant; where two readings fit, neither is taken.
     fits = [axes for axes, size in sizes.items() if size == reward.shape]
     if not fits:
         expected = " or ".join(f"{size} [{axes}]" for axes, size in sizes.items())
@@ -321,11 +337,14 @@ def _pair_reward(
             f"{sizes['H S A O']} [H S A O]"
         )
     axes = fits[0]
+    # By outcome: nothing is known of the pair itself.
     if axes.endswith("O"):
         return PairReward(np.zeros(reward.shape[:-1]), reward)
     if axes.endswith("A"):
         return PairReward(reward)
+    # A number of the state is the same for all of its actions.
     pair = np.repeat(reward[..., None], n_actions, -1)
     if not outcome.half_cycle:
         return PairReward(pair)
+    # Half-cycle correction: half of the reward at the start of a step, half (discounted) at its end.
     return PairReward(pair / 2, rate / 2 * np.concatenate([reward, np.zeros(int(ends))]))

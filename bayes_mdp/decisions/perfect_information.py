@@ -89,12 +89,15 @@ def probability_optimal(
     check_fit(objective, sizes.shape)
     uniform = np.full(sizes.n_states, 1 / sizes.n_states)
     posterior, num_draws = limit_draws(posterior, num_draws)
+    # The start does not matter to which action is optimal; blocks are not kept.
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
     total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
     for _, answer in draws.optima():
+        # Share of every action in the optimum of each draw, summed with squares for the error.
         shares = share_among_best(answer.table(draws.rows, sizes.n_actions))
         total, squares = total + shares.sum(0), squares + (shares**2).sum(0)
     mean, square = total / num_draws, squares / num_draws
+    # The largest standard error over all pairs: var / (n - 1) of shares.
     error = float(np.sqrt(np.maximum(square - mean**2, 0.0) / (num_draws - 1)).max())
     attributes = {
         "num_draws": num_draws,
@@ -112,7 +115,9 @@ def share_among_best(q: Float[AnyArray, "N *H S A"]) -> Float[AnyArray, "N *H S 
         q: values of every draw, -inf where an action is illegal.
     """
     xp = q.__array_namespace__()
+    # Equal up to TIE of the largest value of the draw.
     size = xp.where(xp.isfinite(q), abs(q), 0.0).max(tuple(range(1, q.ndim)), keepdims=True)
+    # Ties share the draw.
     best = q >= q.max(-1, keepdims=True) - TIE * size
     return best / best.sum(-1, keepdims=True)
 
@@ -209,13 +214,17 @@ def expected_regret(
     require_ability(posterior, CanSample, "expected_regret")
     believed: Any = posterior  # `greedy` itself checks for the mean
     chosen = greedy(believed, objective) if policy is None else policy
+    # As many draws as the posterior holds.
     posterior, num_draws = limit_draws(posterior, num_draws)
     in_use = policy_value(key, posterior, chosen, objective, initial=initial, num_draws=num_draws)
     # The same draws for both values: the difference has far less Monte Carlo noise than either.
     best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)
+    # Never negative: V* is the largest in every draw.
     draws = best - in_use.draws
+    # Autocorrelated draws count for their effective number.
     mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(effective_number(posterior, draws)))
     interval = (mean - NORMAL_95 * error, mean + NORMAL_95 * error)
+    # Whether V* - V^pi is the value of information or only bounds it.
     verdict = validity_of(posterior, policy is None)
     with_information, untried = float(best.mean()), untried_rewards(posterior)
     return PerfectInformation(
@@ -238,6 +247,7 @@ def validity_of(posterior: CanSample, is_greedy: bool) -> Validity:
     """Whether the policy in use (`is_greedy`: for the mean MDP) is proven to maximise the posterior mean of V."""
     if not is_greedy:
         return Validity("upper bound", "it is measured from the policy given, which another fixed policy may beat")
+    # Greedy for the mean MDP: proven best if no unknown row can be met twice.
     why = why_not_mean_mdp(posterior)
     if why is None:
         return Validity(
@@ -269,8 +279,10 @@ def why_not_mean_mdp(posterior: CanSample) -> str | None:
     if not posterior.independent_rows:
         return "rows are not independent"
     mdp = posterior.mean_mdp()
+    # With steps no state of a step is met again.
     if mdp.horizon is not None:
         return None
+    # A cycle through an unknown row makes its factors dependent: E[p^2] is not E[p]^2.
     legal = np.ones(unknown.shape, bool) if mdp.legal is None else np.asarray(mdp.legal)
     cycle = find_cycle(mdp, legal.astype(float), unknown)
     if cycle is None:
@@ -325,10 +337,13 @@ def value_of_covariates(
     weighted = weights.posterior
     named = policies
     if named is None:
+        # Few deterministic policies can all be tried; otherwise they are given by name.
         listed = all_policies(weighted.space.n_states, weighted.space.n_actions)
         named = {str(i): policy for i, policy in enumerate(listed)}
     by_context = values_in_contexts(policy_values, key, weighted, named, objective, initial, num_draws)
+    # Table of means [policy, context].
     table = np.array([[value[name].mean for value in by_context] for name in named])
     _, group, patterns = groups_of(weighted.contexts, by)
+    # A pattern is a test result that tells the context's group with certainty.
     results = (group == np.arange(len(patterns))[:, None]).astype(float)
     return knowing(table, weights.shares, results)

@@ -70,6 +70,7 @@ class Compared:
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """Pickled as None: the program of a prior cannot be."""
+        # Values are pickled; what could make them anew is not.
         return type(None), ()
 
 
@@ -98,7 +99,9 @@ class PolicyComparison(eqx.Module):
         for argument, name in (("first", first), ("second", second)):
             if name not in self.values:
                 raise ValueError(f"{argument} is {name!r}, expected one of {', '.join(map(repr, self.values))}")
+        # Common draws: the difference has only the noise that the policies do not share.
         draws = self.values[first].draws - self.values[second].draws
+        # A tie counts half.
         return PolicyDifference(draws, *summarise_draws(draws), float(np.mean((draws > 0) + 0.5 * (draws == 0))))
 
     def net_benefit(
@@ -121,6 +124,7 @@ class PolicyComparison(eqx.Module):
         outcomes = tuple(values[0].outcomes)
         if not outcomes:
             raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
+        # Outcomes of policies are strategies to those who compare costs and effects.
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
         from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws  # xarray and scipy.stats: a second
 
@@ -138,6 +142,7 @@ class PolicyComparison(eqx.Module):
 
     def layout(self) -> Section:
         """The table, the differences to the best, what the answer rests on, and the verdict."""
+        # Best mean first; probabilities only where the verdict lets them stand.
         order = sorted(self.values, key=lambda name: -self.values[name].mean)
         best, decided = order[0], self.verdict.decided
         first = self.values[best]
@@ -150,12 +155,14 @@ class PolicyComparison(eqx.Module):
         differences = []
         for name in order[1:]:
             gain = self.difference(best, name)
+            # The probability of being better is shown only with a verdict.
             probability = f", P({best} better) {gain.prob_better:.3f}" if decided else ""
             differences.append(
                 f"{best} minus {name}: {amount(gain.mean)}, 95 % interval {amounts(*gain.interval)}{probability}"
             )
         notes = [f"{name}, {line}" for name in order for line in describe_outcomes(self.values[name])]
         notes += [f"{name}: {line}" for name in order for line in describe_policy(self.values[name])]
+        # What each value rests on, and its numerical error where that shows.
         for name in order:
             notes += [f"{name}: {line}" for line in describe_basis(self.values[name].basis)]
             notes += [f"{name}: {line}" for line in describe_gap(self.values[name])]
@@ -241,6 +248,7 @@ def compare_policies(
         raise ValueError("policies is empty, expected at least one policy by its name")
     with stage("policies in common draws"):
         values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
+    # Nobody says how the policies were chosen unless the caller does.
     chosen_by: ChosenBy = "other data" if options.held_out else ""
     return comparison_of(values, key, posterior, policies, objective, options.value_range, chosen_by)
 
@@ -259,6 +267,7 @@ def read_names(policies: Mapping[str, PolicyOrLabels]) -> dict[str, PolicyOrLabe
                 f"policies[{name!r}] is {policy!r}, expected a policy: policies is name -> policy, and a policy by "
                 "label is state -> action"
             )
+    # Names become text: they are written into tables and files.
     names = [str(name) for name in policies]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
@@ -276,8 +285,10 @@ def comparison_of(
     chosen_by: ChosenBy,
 ) -> PolicyComparison:
     """The comparison of `policy_values`, whose other arguments are as there, with what chose the policies."""
+    # Draws side by side [N, D].
     draws = np.stack([value.draws for value in values.values()], axis=-1)
     probs = dict(zip(values, map(float, shares_of_best(draws)), strict=True))
     space = labels_of(posterior)
+    # Labels are resolved once, so that the origin is plain arrays.
     origin = Compared({name: policy_of(x, space, objective) for name, x in policies.items()}, posterior, key)
     return PolicyComparison(values, probs, verdict_on(values, value_range, chosen_by), origin)

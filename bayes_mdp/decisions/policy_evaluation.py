@@ -106,6 +106,7 @@ def read_start(
         TypeError, ValueError: one sentence: as `StateActionSpace.initial_probs`.
     """
     size = mdp.n_states
+    # What was given goes before what the drawn MDPs have, and that before a uniform start.
     if initial is None and mdp.initial is None:
         words = f"uniform over the {size} states (no initial distribution was given)"
         return Start(np.full(size, 1 / size), False, words)
@@ -116,9 +117,11 @@ def read_start(
         names = StateActionSpace(size, mdp.n_actions) if space is None else space
         probs = names.initial_probs(initial)
         source = "the given distribution"
+        # A log's first states are counts: each episode is one start.
         if isinstance(initial, Log):
             number = len(first_rows(initial.transitions))
             source = f"the first states of the log's {number} episodes" if number > 1 else "the first state of the log"
+    # Weights need not add up to one.
     probs = probs / probs.sum()
     return Start(probs, True, f"{source} {_which(probs, space)}")
 
@@ -170,6 +173,7 @@ def late_bases(
     posterior: CanSample, policies: Float[np.ndarray, "P *H S A"], objective: Objective, start: Float[np.ndarray, " S"]
 ) -> list[LateBasis]:
     """`value_bases`, worked out when they are looked at: it takes as long as drawing the values of few states."""
+    # One computation for all policies of a call, at the first look at any of them.
     bases = cache(partial(value_bases, posterior, policies, objective, start))
     return [LateBasis(bases, index) for index in range(len(policies))]
 
@@ -210,6 +214,7 @@ class PolicyValue(eqx.Module):
     @property
     def error(self) -> float:
         """The Monte Carlo standard error of `mean`, in units of the value."""
+        # sd / sqrt(n), n the effective number where draws are autocorrelated.
         return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
     def net_benefit(
@@ -230,6 +235,7 @@ class PolicyValue(eqx.Module):
             raise ValueError("there are no outcomes, expected policy_value(..., outcomes=...) for a net benefit")
         for argument, name in (("effect", effect), ("cost", cost)):
             check_name(argument, name, self.outcomes)
+        # Draw by draw: effect and cost of a draw are of one world.
         return float(wtp) * self.outcomes[effect].draws - self.outcomes[cost].draws
 
     def to_dataset(self) -> "xr.Dataset":
@@ -375,6 +381,7 @@ def policy_value(
     if isinstance(posterior, InContexts):
         if outcomes is not None:
             raise ValueError("outcomes is given for a posterior with contexts, expected posterior.at(context)")
+        # Contexts have values of their own, which a population then weighs.
         who = (by, population, population_uncertainty)
         return value_for(policy_values, key, posterior, policy, objective, initial, num_draws, *who)
     if by is not None or population is not None or population_uncertainty:
@@ -399,8 +406,10 @@ def policy_values(
     check_key("key", key)
     if outcomes is not None:
         check_outcomes(outcomes)
+    # What the caller gives goes before what was learnt under the same name.
     outcomes = {**learnt_outcomes(posterior), **(outcomes or {})}
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes)))
+    # A posterior of given draws uses each once.
     posterior, num_draws = limit_draws(posterior, num_draws)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
@@ -411,12 +420,15 @@ def policy_values(
     probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in tables)))
     require_end(sizes.ends, objective)
     known = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
+    # Pairs that some policy takes: of all others nothing is drawn.
     used = used_pairs(probs, sizes.horizon)
     draws = pair_draws(key, posterior, used)
+    # The reward under None, then every outcome: one pass over the draws serves all.
     jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
     for name, outcome in outcomes.items():
         if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
             jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
+    # The policy of a log is known by frequencies only: its probabilities are drawn too.
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
     behaviours = {
         i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])
@@ -429,6 +441,7 @@ def policy_values(
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         outcome_values = {
             outcome: OutcomeValue(
+                # Columns of `values` are policies, entries jobs.
                 values[j][:, i],
                 *summarise_draws(values[j][:, i]),
                 float(gaps[j][:, i].max()),
@@ -475,10 +488,13 @@ class BehaviourDraws:
     """
 
     def __init__(self, key: PRNGKeyArray, counts: Float[np.ndarray, "*H S A"]) -> None:
+        # NumPy's generator from the bits of the key, with a word that no other stream uses.
         words = np.asarray(jax.random.key_data(key)).ravel()
         self._generator = np.random.default_rng([*words.tolist(), _BEHAVIOUR])
+        # Actions never taken have no gamma: their probability stays zero.
         self._shape, self._taken = counts.shape, np.nonzero(counts)
         self._counts = counts[self._taken]
+        # Where the row of each state begins among the positive counts.
         row = np.ravel_multi_index(self._taken[:-1], counts.shape[:-1])
         self._first, self._row = np.unique(row, return_index=True, return_inverse=True)[1:]
 
@@ -524,11 +540,13 @@ def _values_in_draws(
         in_words: what the belief is, likewise.
     """
     rows = draws.rows
+    # All jobs share rows and policy; the reward's objective says whether there are steps.
     objective = jobs[None][1]
     # What a policy takes does not depend on the draw, so that its pairs are looked up once for all of them.
     taken = None if isinstance(objective, Episodic) else [PolicyPairs(rows, policy) for policy in policies]
     numbers = len(rows.pair) + max((pairs.numbers for pairs in taken or ()), default=0)
     numbers += max((behaviour.numbers for behaviour in behaviours.values()), default=0)
+    # Refused before anything is drawn, with what could make it smaller.
     check_memory(in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     # So many draws at a time that they and the systems made of them fit into memory. Every policy sees the same draws:
     # a difference between two has none of the noise that they share.
@@ -537,6 +555,7 @@ def _values_in_draws(
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
     for first, drawn in _drawn(draws, num_draws, block):
         block_draws = slice(first, first + len(drawn.probs))
+        # Rows that do not sum to one are reported with the draw in which they were met.
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
@@ -546,20 +565,25 @@ def _values_in_draws(
         ]
         for i, policy in enumerate(policies):
             if i in behaviours:
+                # A draw of the log's policy for each draw of the MDP: they are independent a posteriori.
                 policy = behaviours[i].draw(block_draws.stop - first)
                 if isinstance(objective, Episodic) and policy.ndim == 3:
                     policy = policy[:, None].repeat(objective.horizon, axis=1)
+            # The chain of a policy in the draws: P_pi and r_pi, factored once for all right sides.
             pairs = None if taken is None else taken[i].weighted(policy)
             chains = None if pairs is None else pairs.chains(drawn)
             # Outcomes share the chain of the policy: other rewards are other right sides of one system.
             for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
                 if isinstance(summed, Episodic):
                     steps = (len(drawn.probs), summed.horizon, len(rows.state))
+                    # By step: V_H = 0, backwards.
                     by_step = None if paid is None else np.broadcast_to(paid, steps)
                     answer = episodic_values(rows, drawn, policy, summed, by_step)
                 else:
                     assert pairs is not None and chains is not None
+                    # Stationary: a linear system, with a proven bound on its error.
                     answer = proven(chains if paid is None else pairs.with_reward(chains, paid), summed)
+                # J = start . V for each draw.
                 values[j][block_draws, i] = answer.at_start(summed, start)
                 gaps[j][block_draws, i] = answer.gap
         for j, (outcome, (_, summed)) in enumerate(jobs.items()):
@@ -571,6 +595,7 @@ def _values_in_draws(
 def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
     """So many draws in blocks, with the number of the first of each."""
     # Of a large problem eight are made at once: each row has a generator of its own, and calls take their time.
+    # Whole blocks at a time, so that any block size gives the same draws.
     at_once = max(block, min(8, DRAWN_AT_ONCE // max(len(draws.rows.pair), 1)) // block * block)
     for made in range(0, num, at_once):
         drawn = draws.draw(min(at_once, num - made))
@@ -689,6 +714,7 @@ def describe_law(basis: ValueBasis | None) -> list[str]:
 
 def describe_gap(value: PolicyValue | OutcomeValue) -> list[str]:
     """A line on the numerical error, where it shows in the printed digits and beside the standard deviation."""
+    # More than a hundredth of the posterior's own spread, or in the printed digits.
     shows = value.gap > max(0.01 * value.sd, 1e-6 * abs(value.mean))
     return [f"numerical error: up to {value.gap:.2g}"] if shows else []
 
@@ -701,6 +727,7 @@ def read_action_probs(
     space: StateActionSpace | None = None,
 ) -> Float[Array, "*H S A"]:
     """`policy` as action probabilities; `space` has the labels, where there are any; errors name it by `name`."""
+    # Labels, logs and `Policy` objects become one array.
     try:
         array = policy_of(policy, space, objective)
         return policy_probs(array, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
@@ -750,6 +777,7 @@ def require_usable(
         require_rows(excess, first)
     index = first_index(~np.isfinite(values) | ~np.isfinite(gaps))
     if index is not None:
+        # A value that is not finite under FirstExit: the policy may never end.
         draw, policy = index
         expected = "a policy that ends with probability one" if isinstance(objective, FirstExit) else "a finite value"
         if isinstance(objective, AverageReward):

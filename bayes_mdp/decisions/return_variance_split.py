@@ -119,6 +119,7 @@ def split_return_variance(
         >>> bool(abs(split.epistemic - 1 / 12) < 0.01), bool(abs(split.aleatoric - 1 / 6) < 0.01)
         (True, True)
     """
+    # Draws of a posterior by draws have means alone: the noise of a reward is lost.
     if not (isinstance(posterior, Fitted) and (posterior.in_closed_form or posterior.exact_part is not None)):
         kind = type(posterior).__name__
         raise TypeError(f"posterior is a {kind}, expected one in closed form: draws have no noise of rewards")
@@ -130,10 +131,12 @@ def split_return_variance(
     _require_noise(posterior)
     with jax.enable_x64(True):
         posterior64, objective64 = to_float64(posterior), to_float64(objective)
+        # One key for each draw: any chunks give the same draws.
         keys = jax.random.split(key, num_draws)
         sizes = Sizes.of(posterior.space)
         start = read_start(sizes, initial, posterior.space)
         probs = read_action_probs("policy", policy, sizes, objective, posterior.space)
+        # As many draws at once as fit into memory.
         chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], posterior64))
         answers = over_chunks(lambda chunk: _split_draws(chunk, posterior64, probs, objective64, start.probs), chunks)
         values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
@@ -169,14 +172,17 @@ def _split_draws(
     def one(key: PRNGKeyArray) -> tuple[Array, ...]:
         rows, mean, noise = draw_law(key, posterior)
         space = posterior.space
+        # By outcome E[r | s, a] = sum_o p(o) r(o).
         by_outcome = mean.ndim == rows.ndim
         mdp = space.mdp(rows, (rows * mean).sum(-1) if by_outcome else mean)
         answer = evaluate(mdp, policy, objective)
         # Var(return | MDP) solves the recursion; then the chance of the first state is added.
         local = one_step_variance(rows, mean, noise, next_values(answer.v, space, objective))
+        # discount^2 E[w'] of the same chain: `propagate` solves it.
         chance = propagate(mdp, local + choice_variance(answer.q, policy), policy, objective).v
         first, scatter = (x[0] if x.ndim == 2 else x for x in (answer.v, chance))
         value = matmul(first, start)
+        # Law of total variance over the first state: mean of the scatter, and scatter of the means.
         return value, matmul(scatter, start) + matmul((first - value) ** 2, start), answer.gap, row_faults(mdp)[0][0]
 
     return jax.vmap(one)(keys)
@@ -186,6 +192,7 @@ def next_values(values: Float[Array, "*H S"], space: StateActionSpace, objective
     """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
     discount = step_discount(objective)
     if values.ndim == 2:
+        # Step h leads to states of step h + 1; after the last nothing comes.
         values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
     return discount * space.outcome_values(values)
 
@@ -199,12 +206,15 @@ def one_step_variance(
     """Variance of reward + values(outcome) given the rows and the law of the rewards."""
     by_outcome = mean.ndim == rows.ndim
     target = values + (mean if by_outcome else 0.0)
+    # Var over outcomes of reward + discount V.
     centred = target - (rows * target).sum(-1, keepdims=True)
+    # The noise of a reward around its own mean adds to it.
     return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
 
 
 def choice_variance(q: Float[Array, "*#H S A"], policy: Float[Array, "*#H S A"]) -> Float[Array, "... S 1"]:
     """Variance of q over the actions of the policy; an illegal action (-inf) has probability zero."""
+    # -inf times zero would be nan.
     safe = jnp.where(policy > 0, q, 0.0)
     centred = safe - (policy * safe).sum(-1, keepdims=True)
     return (policy * centred**2).sum(-1, keepdims=True)
@@ -212,6 +222,7 @@ def choice_variance(q: Float[Array, "*#H S A"], policy: Float[Array, "*#H S A"])
 
 def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
     """Refuse rewards whose expected variance is infinite."""
+    # Infinite noise makes the aleatoric part infinite: refused with the pair.
     for k in range(posterior.num_components):
         posterior.component(k).expected_reward_variance()
 
@@ -219,6 +230,7 @@ def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
 def _summarise(values: np.ndarray, chance: np.ndarray, gap: float, start: Start, objective: Objective) -> ReturnSplit:
     """Moments, and their errors from the variance of what is averaged."""
     number = len(values)
+    # (x - mean)^2 n / (n - 1) averages to the sample variance.
     # The unbiased sample variance as a mean, so that its standard error is that of a mean.
     squares = (values - values.mean()) ** 2 * (number / (number - 1))
     parts = squares + chance, squares, chance

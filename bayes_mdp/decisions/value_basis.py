@@ -86,15 +86,18 @@ class Unvisited(eqx.Module):
             unknown: pairs about which something is unknown; the others need no data. None: all.
             prior: what the prior of every pair weighs. None: not known.
         """
+        # Occupancy as shares of all time.
         time = np.maximum(time, 0.0) / np.maximum(time, 0.0).sum()
         time = time.sum(0) if time.ndim > visits.ndim else time
         unknown = np.ones(visits.shape, bool) if unknown is None else unknown
+        # Without a known weight a prior counts as empty: nothing is claimed of it.
         empty = np.ones(visits.shape, bool) if prior is None else np.asarray(prior.is_empty)
         weight = np.full(visits.shape, np.nan) if prior is None else np.asarray(prior.transitions, np.float64)
         missing = (visits <= 0) & unknown
 
         def used(chosen: Bool[np.ndarray, "*H S A"]) -> tuple[tuple[Pair, ...], np.ndarray, np.ndarray]:
             """Names, time and prior weight of pairs, most used first."""
+            # Pairs that the policy spends time in, in the order of how much.
             index = np.argwhere(chosen & (time > 0))
             index = index[np.argsort(-time[tuple(index.T)], kind="stable")]
             pair_index = tuple(index.T)
@@ -105,7 +108,9 @@ class Unvisited(eqx.Module):
             )
 
         pairs, share, pair_weight = used(missing & empty)
+        # All axes but the states'.
         state_axes = (*range(visits.ndim - 2), -1)
+        # A state is missing if no action of it has been tried and some of its rows are unknown.
         states = np.flatnonzero((visits.sum(state_axes) <= 0) & (unknown & empty).any(state_axes))
         state_time = time.sum(state_axes)
         states = states[np.argsort(-state_time[states], kind="stable")]
@@ -121,6 +126,7 @@ class Unvisited(eqx.Module):
         """One line."""
         parts = []
         if self.pairs:
+            # Pairs never tried and pairs that only an informative prior knows are two different things.
             weight = describe_weight(self.weight)
             prior_words = f", under a prior that weighs {weight} each" if weight else ""
             parts.append(
@@ -198,10 +204,13 @@ class RewardPrior(eqx.Module):
         share, moved = weights
         unknown = ~np.isnan(share) & (time > 0)
         spent = np.where(unknown, time, 0.0)
+        # The share of time in a pair times the prior's part in its reward.
         part = spent * np.where(unknown, share, 0.0) / max(spent.sum(), 1e-300)
+        # d V / d r(s, a) is the occupancy: what a moved mean reward adds to the value.
         pulls = np.where(unknown, time * moved, 0.0)
         pull = float(pulls.sum())
         side = float(np.sign(pull))
+        # The largest pulls in the direction of the whole.
         return cls(float(part.sum()), pull, _most(part, names), _most(pulls * side, names, side))
 
     def __str__(self) -> str:
@@ -226,6 +235,7 @@ def reward_weights(posterior: object, reward: Float[np.ndarray, "*H S A"]) -> Re
     share, by_data = posterior.reward_share(), posterior.data_reward()
     if share is None or by_data is None:
         return None
+    # Posterior mean less the mean by data alone: by how much the prior moves it.
     return RewardWeights(np.asarray(share, np.float64), reward - np.asarray(by_data, np.float64))
 
 
@@ -363,8 +373,10 @@ def value_bases(
         objective: of the values.
         start: distribution of the first state.
     """
+    # Without counts there is nothing to say.
     if not isinstance(posterior, _Counted):
         return [None] * len(policies)
+    # Closed forms answer in NumPy; of draws one compiled mean serves.
     if isinstance(posterior, Fitted) and posterior.reference.exact_part is not None:
         mdp, pairs = _of_closed_forms(posterior)
     else:
@@ -392,6 +404,7 @@ def _of_closed_forms(posterior: Fitted) -> tuple[MDP | SparseMDP, _Pairs]:
     mdp = in_numpy(mean, posterior)
     assert pairs is not None
     if id(posterior) not in _last:
+        # Only the last posterior is remembered, and forgotten when it dies.
         _last.clear()
         _last[id(posterior)] = pairs
         weakref.finalize(posterior, _last.pop, id(posterior), None)
@@ -402,6 +415,7 @@ def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
     visits = np.asarray(posterior.visit_counts(), np.float64)
     share = np.asarray(posterior.prior_share(), np.float64) if isinstance(posterior, CanWeighPrior) else None
     borrowed = np.asarray(posterior.borrowed_share(), np.float64) if isinstance(posterior, CanBorrow) else None
+    # Labels where the posterior has a space, numbers else.
     space = getattr(posterior, "space", None)
     named = (range(mdp.n_states), range(mdp.n_actions)) if space is None else (space.state_names, space.action_names)
     names = [*(range(n) for n in visits.shape[:-2]), *named]
@@ -416,6 +430,7 @@ def _pairs_of(posterior: _Counted, mdp: MDP | SparseMDP) -> _Pairs:
 
 def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> ValueBasis:
     visits, unknown, names, share, weight = pairs.visits, pairs.unknown, pairs.names, pairs.share, pairs.weight
+    # Time by step is added up where the data are not by step.
     time = time.sum(0) if time.ndim > visits.ndim else time
     unvisited = Unvisited.of(visits, time, names, unknown, weight)
     untried, untried_share = _untried_part(pairs.untried, time)
@@ -438,6 +453,7 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
         weakest = tuple(
             (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in largest
         )
+        # One unknown weight among the pairs in use leaves the split unknown.
         known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
         informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None
         total = float(part.sum())
@@ -463,6 +479,7 @@ def _untried_part(
     """Those of the pairs in which a policy spends time, and which part of it."""
     time = np.maximum(time, 0.0)
     used = None if untried is None else untried.among(time > 0)
+    # The part of its time that a policy spends in pairs that only look good.
     return used, 0.0 if used is None else float(time[used.pairs].sum() / time.sum())
 
 
@@ -476,13 +493,17 @@ def _in_mean(
     rows, drawn = pairs_of_mdp(mdp)
     times, best = [], []
     for policy in policies:
+        # Occupancy and action values in the mean MDP, by the policy's own linear system.
         time, q = pair_time(rows, drawn, policy, objective, start), action_values(rows, drawn, policy, objective)
         known = np.isfinite(q)
         least = _OPTIMAL * max(float(np.abs(q[known]).max(initial=0.0)), 1e-300)
+        # How much each action loses against the best of its state.
         loss = np.where(known, q, -np.inf).max(-1, keepdims=True) - q
         reached = known & (time.sum(-1, keepdims=True) > 0)
         taken = np.broadcast_to(policy, q.shape) > 0
+        # Optimal where it comes: no action that it takes loses anything.
         no_worse = bool((loss[reached & taken] <= least).all())
         times.append(time)
+        # And not by lack of choice: some action that it could take is worse.
         best.append(no_worse and bool((loss[reached] > least).any()))
     return times, best

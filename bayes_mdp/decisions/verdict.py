@@ -79,9 +79,12 @@ def verdict_on(
         chosen_by: what chose the policies.
         most_prior: share of the prior in rows or rewards above which there is no verdict.
     """
+    # Reasons in the order in which they weigh: prior of rows, of rewards, untried pairs, impossible values, own
+    # choice.
     findings: list[tuple[str, str]] = []
     for name, value in values.items():
         basis = value.basis
+        # What the prior mostly decides, data have not shown.
         if basis is not None and basis.prior_share is not None and basis.prior_share > most_prior:
             kind = f" ({basis.prior_kind})" if basis.prior_kind else ""
             trust = (
@@ -96,6 +99,7 @@ def verdict_on(
                     f"data of {basis.describe_weakest}, or {trust}",
                 )
             )
+        # Rewards likewise.
         if basis is not None and basis.rewards is not None and basis.rewards.share > most_prior:
             share, weakest = basis.rewards.share, describe_parts(basis.rewards.weakest)
             findings.append(
@@ -104,12 +108,14 @@ def verdict_on(
                     f"rewards of {weakest}, or a prior that is known to fit",
                 )
             )
+        # Pairs that look good because nobody tried them.
         if basis is not None and basis.untried is not None and basis.untried_share > LEAST_UNTRIED:
             findings.append(
                 (f"{name}: {basis.untried_share:.2g} of its time in {basis.untried}", f"data of them; or {REMEDY}")
             )
         if value_range is not None:
             findings += _outside(name, value, value_range)
+        # A policy that these data chose looks better in them than it is.
         if basis is not None and basis.own_optimum and not chosen_by:
             findings.append(
                 (
@@ -119,6 +125,7 @@ def verdict_on(
                     "data that did not (`decide` with `DecideOptions(split=...)`)",
                 )
             )
+    # Against the best on average: is it ahead only by the prior of the rewards?
     best = max(values, key=lambda name: values[name].mean)
     for name, value in values.items():
         pull = None if name == best else pull_of(best, values[best], name, value)
@@ -131,12 +138,14 @@ def verdict_on(
 def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chosen_by: ChosenBy) -> str:
     """The best policy, its probability, and what that rests on."""
     names = list(values)
+    # How often each is the best, ties shared.
     probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
     best = max(names, key=lambda name: values[name].mean)
     bases = [value.basis for value in values.values() if value.basis is not None]
     data_words = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
     source = f"in {len(values[best].draws)} draws of the posterior{data_words}"
     source += ", which did not choose the policies" if chosen_by == "other data" else ""
+    # Equal policies have no order to report.
     if len(names) > 1 and all(np.array_equal(values[name].draws, values[best].draws) for name in names):
         parts = [f"all {len(names)} policies are worth the same {source}"]
     elif len(names) > 1:
@@ -145,6 +154,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
         ]
     else:
         parts = [f"{best} is worth {amount(values[best].mean)} on average {source}"]
+    # The prior's share is stated if it is known for all of them.
     shares = [basis.prior_share for basis in bases if basis.prior_share is not None]
     if len(shares) < len(names):
         parts.append("what the prior weighs in it is not known")
@@ -157,6 +167,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
         parts.append(f"that of the rewards is at most {max(of_reward.share for of_reward in paid):.2g}")
         if len(names) > 1:
             rival = max((name for name in names if name != best), key=lambda name: values[name].mean)
+            # The pull on a difference is the difference of the pulls.
             pull = _pull(values[best]) - _pull(values[rival])
             parts.append(f"it moves the difference to {rival} by {_with_sign(pull)}")
     if value_range is None:
@@ -186,11 +197,13 @@ def pull_of(best: str, value: PolicyValue, rival: str, other: PolicyValue) -> Do
         rival, other: the other one, in the same draws.
     """
     gain, pull = value.draws - other.draws, _pull(value) - _pull(other)
+    # In standard deviations of the difference; and it matters only if the answer would change without it.
     without = _prob_better(gain - pull)
     if not (np.isfinite(pull) and pull > PULL * gain.std(ddof=1) and without < CLEAR):
         return None
     assert value.basis is not None and value.basis.rewards is not None
     assert other.basis is not None and other.basis.rewards is not None
+    # Pairs that push the best up, and those that push the rival down.
     pairs = [*value.basis.rewards.moved] if value.basis.rewards.pull > 0 else []
     pairs += [*other.basis.rewards.moved] if other.basis.rewards.pull < 0 else []
     return Doubt(
@@ -207,6 +220,7 @@ def _pull(value: PolicyValue) -> float:
 
 
 def _prob_better(gain: Float[np.ndarray, " draws"]) -> float:
+    # A tie counts half.
     return float(np.mean((gain > 0) + 0.5 * (gain == 0)))
 
 
@@ -216,6 +230,7 @@ def _with_sign(number: float) -> str:
 
 def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:
     low, high = (float(x) for x in value_range)
+    # Rounding and the numerical error of the values are no contradiction.
     slack = _ROUNDING * max(abs(low), abs(high), 1.0) + value.gap
     least, greatest = float(value.draws.min()), float(value.draws.max())
     if least >= low - slack and greatest <= high + slack:
@@ -250,5 +265,6 @@ def check_value_range(value_range: Range | None) -> None:
 
 def shares_of_best(values: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, " D"]:
     """In what share of the draws each is the best; equal values share a draw."""
+    # Draws with several best ones are shared among them.
     best = values == values.max(-1, keepdims=True)
     return (best / best.sum(-1, keepdims=True)).mean(0)

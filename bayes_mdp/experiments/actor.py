@@ -68,6 +68,7 @@ class ActorChecks:
 
     def __init__(self, space: StateActionSpace, held: RewardSupport | None = None) -> None:
         """Checks for a space, and for a belief that holds the rewards `held` (None: all numbers)."""
+        # The constant parts are kept as attributes: a check at every step must not ask the space again.
         self._held, self._space = held, space
         self._rewards_seen: set[tuple[float, ...]] = set()
         self._n_states, self._n_actions, self._ends = space.n_states, space.n_actions, space.ends
@@ -139,6 +140,7 @@ class ActorChecks:
         seen = (reward, step, state, action, outcome) if np.ndim(held.low) else (reward,)
         if seen in self._rewards_seen:
             return
+        # A support is by pair, and by outcome where the law of rewards is.
         cell = (step, state, action) if self._by_step else (state, action)
         if self._successors is not None:
             outcome = int(self._space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
@@ -146,6 +148,7 @@ class ActorChecks:
         if not support.holds(reward):
             pair = f"state {state}, action {action}"
             raise ValueError(f"reward is {reward:g} in {pair}, {support.expected(of_env=True)}")
+        # A set that is full is kept as it is: rewards from a continuous law would fill the memory.
         if len(self._rewards_seen) < MOST_REWARDS_SEEN:
             self._rewards_seen.add(seen)
 
@@ -270,10 +273,12 @@ class Actor:
             rule = EverySteps(1)
         self._belief: CanUpdate | None = None
         if not isinstance(agent, Learner):
+            # The number after those of the streams: a key that no stream of the run uses.
             key = jax.random.fold_in(self._key, len(RngKeys._fields))
             belief = initial_belief(key, prior, space, agent)
             self._belief = thin(belief, prior, key, NUM_PARTICLES)
         self._rule = host_rule(rule)
+        # The sizes of buffer and table follow from the period; without one, from the horizon.
         self._period = period_of(rule, objective) or self._horizon or _UNKNOWN_PERIOD
         self._stats = ReplanStats(space.shape)
         self._checks, self._ends = ActorChecks(space, learnable_rewards(self._belief)), space.ends
@@ -314,6 +319,7 @@ class Actor:
             raise ValueError(f"observation has shape {shape}, expected a state, or one for each of B environments")
         self._num_envs = shape[0] if shape else None
         check_num_envs(self._agent, self._num_envs)
+        # In place: the lists are the attributes, and from now on have an entry for each environment.
         for column in (self._times, self._table_times, self._steps, self._live):
             column *= self._num_envs or 1
         parts = (self._agent, self._problem, self._belief)
@@ -374,6 +380,8 @@ class Actor:
             self._plan_if_due()
         if core.policy is None:
             raise ValueError("act was called where no episode goes on, expected reset(observation) first")
+        # Environments of episodes that ended early have run ahead of the others: each has a row of its own in the
+        # table.
         rows = [current - previous for current, previous in zip(self._times, self._table_times, strict=True)]
         if max(rows) >= core.num_rows:
             self._refill(core)
@@ -385,6 +393,7 @@ class Actor:
         """Plan, if the rule is due (evaluated once after every change)."""
         assert self._core is not None
         stats = self._stats
+        # The step of the youngest episode in progress: a rule of episodes is due where any of them has just begun.
         stats.step = min(step for step, live in zip(self._steps, self._live, strict=True) if live)
         self._changed = False
         time = self._rule.due(stats)
@@ -561,6 +570,7 @@ class HostRule:
     def due(self, stats: ReplanStats) -> int | None:
         """The time of the plan that is due, if one is; it may lie before the present (idle steps of an episode)."""
         count = self._count(stats)
+        # The count rises only: what was planned for is what it was at the last plan.
         if count <= self._planned:
             return None
         return count if self._scheduled else stats.time
@@ -625,9 +635,11 @@ def host_rule(rule: ReplanRule) -> HostRule:
         return HostRule(lambda stats: stats.starts, scheduled=False)
     period = rule.period
     if period is not None:
+        # The last multiple of the period: the time of the plan that was due there.
         return HostRule(lambda stats: stats.time // period * period, scheduled=True)
     if isinstance(rule, Geometric):
         times = rule.times().tolist()
+        # The last time of the schedule that is not after the present.
         return HostRule(lambda stats: times[bisect_right(times, stats.time) - 1], scheduled=True)
     return DoublingOnHost(rule) if isinstance(rule, Doubling) else AnyRuleOnHost(rule)
 

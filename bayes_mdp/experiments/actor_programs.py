@@ -136,6 +136,7 @@ def _learn(
     """(belief, state of the agent) after the data of a buffer."""
     step, start, action, outcome = jnp.asarray(buffer.columns)
     last = problem.space.n_states
+    # The end has index S, which no table has a row for: clipped, and flagged by `terminated`.
     terminated = outcome == last if problem.space.ends else None
     next_state = jnp.minimum(outcome, last - 1)
     step_of_episode = step if isinstance(problem.objective, Episodic) else None
@@ -189,6 +190,7 @@ def _table(policy: Policy, problem: Problem, words: Words, clock: Clock, num_env
 
     if num_envs is None:
         return one_env(key, clock[1])
+    # Environments share the plan and draw their actions from keys of their own.
     return jax.vmap(lambda b: one_env(jax.random.fold_in(key, b), clock[1 + b]))(lax.iota(jnp.int32, num_envs))
 
 
@@ -212,13 +214,17 @@ class ActorCore:
         num_envs: int | None,
         period: int,
     ) -> None:
+        # The agent and the problem come first in the list of leaves, so that a plan replaces the rest of it alone.
         fixed, changing = on_device((agent, problem)), on_device(belief)
         leaves, structure = jax.tree.flatten(fixed)
         self._words = jax.device_put(np.asarray(jax.random.key_data(key)))
         state = begin(structure, leaves, self._words)
         self._leaves, self._structure = jax.tree.flatten((*fixed, changing, state))
         n_states, width = problem.space.n_states, num_envs or 1
+        # A table that is refilled costs a call; one that is longer than the period is partly computed for nothing.
         self.num_rows = max(1, min(-(-period // width), MOST_ACTIONS // (n_states * width)))
+        # All environments add to one buffer at a step: the last step before a plan may go beyond the period by that
+        # many.
         self._size = min(period, MOST_BUFFERED) + width - 1
         self._programs = programs(self._structure, len(leaves), num_envs, self.num_rows)
         self._owns_belief = belief is None
@@ -261,15 +267,18 @@ class ActorCore:
         """
         if self.refits.needed:
             self._renew(time)
+        # One call: learn, plan, fill the table.
         clock = np.array([time, *env_times], np.int32)
         mutable_leaves, self.policy, table = self._programs.plan(
             self._leaves, self._buffer(), self._words, clock, np.array(place, np.int32)
         )
         self._leaves[self._programs.num_fixed :] = mutable_leaves
+        # On the host, where an action is one look-up.
         self._table = np.asarray(table)
         self._empty()
 
     def _renew(self, time: int) -> None:
+        # The belief that is judged must hold all data.
         if self._count:
             self._leaves = self._state_leaves()
             self._empty()

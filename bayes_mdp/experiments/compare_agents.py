@@ -308,12 +308,14 @@ def levels_of(mdp: MDP | SparseMDP, objective: Objective) -> Levels:
 def _random_rate(mdp: MDP | SparseMDP, objective: Objective) -> float:
     legal = np.ones((mdp.n_states, mdp.n_actions), bool) if mdp.legal is None else np.asarray(mdp.legal)
     episodic = isinstance(objective, Episodic)
+    # In float64, since scores are divided by the difference of two levels.
     with jax.enable_x64(True):
         exact = jax.tree.map(in_float64, mdp)
         exact = exact if episodic else restart_at_ends(exact)
         probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
         answer = jax.device_get(_evaluate(exact, probs, objective if episodic else AverageReward()))
     if not episodic:
+        # A gap that is not finite: the gain of the policy differs between first states.
         return float(answer.gain) if np.isfinite(answer.gap) else np.nan
     return float(answer.v[0] @ np.asarray(mdp.initial, np.float64))
 
@@ -455,6 +457,7 @@ def _task(
 
 
 def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> None:
+    # The first agent that needs a prior, and the first task that has none: together they are at fault.
     needs_prior = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
     bare = next((name for name, task in tasks.items() if task.prior is None), None)
     if needs_prior is not None and bare is not None:
@@ -487,6 +490,7 @@ def _fingerprint(task: Task) -> str | None:
         return None
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
+    # A program has no arrays to hash: what one fixed seed draws from it stands for it.
     sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(space_of(task.env))
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 

@@ -65,6 +65,7 @@ class SingleEnv:
     def __init__(self, env: "gymnasium.Env") -> None:
         self.env = env
         self._states, self._actions = _spaces(env)
+        # Spaces may begin at another number than 0.
         (self.n_states, self._first), (self.n_actions, self._offset) = map(_size, (self._states, self._actions))
 
     def reset(self, seed: int | None = None) -> int:
@@ -123,6 +124,7 @@ class ParallelEnvs:
         observation = self._from_zero(observation)
         # NEXT_STEP: the step after an end ignores the action and returns the first state of a new episode.
         next_state, happened, begins = observation, ~self._waiting, self._waiting.copy()
+        # A row that only resets has no transition that could end.
         ended = (terminated | truncated) & happened
         cut = last & happened & ~ended
         if cut.any() and self.mode is not self._modes.DISABLED:
@@ -139,6 +141,7 @@ class ParallelEnvs:
         if ended.any():
             self._check_spaces()
         if self.mode is self._modes.NEXT_STEP:
+            # The end is shown now, the first state after the next step.
             self._waiting = ended
             return step
         # DISABLED: reset here, at once, what is over or was cut.
@@ -206,6 +209,7 @@ def describe_source(env: "GymnasiumSource | Sequence[Callable[[], gymnasium.Env]
 
 
 def _describe_environment(env: object) -> Json:
+    # The wrappers from the outside in, then the functions that made the environments.
     inner = getattr(env, "unwrapped", env)
     makers = getattr(inner, "env_fns", None)
     if makers is None:
@@ -285,6 +289,7 @@ def known_mdp(env: "GymnasiumEnv") -> Known:
         return Known(None, f"{type(env).__name__} does not show its environments")
     if env.unwrapped is not env:
         return Known(None, f"the wrapper {type(env).__name__} may change what is shown")
+    # Parallel environments are one MDP if they share its table.
     first = inner[0].unwrapped
     all_alike = all(
         getattr(e.unwrapped, "environment", None) is getattr(first, "environment", None)

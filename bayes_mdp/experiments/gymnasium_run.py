@@ -78,10 +78,12 @@ def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -
     layout, begins = record.layout, True
     observation, first_seed = -1, seed
     for row in range(layout.num_rows):
+        # Steps: an episode may go on in the next row. Episodes: every row is one.
         total, begins = 0.0, begins or layout.episodic
         steps = min(layout.row_length, layout.num_steps - row * layout.row_length)
         for _ in range(steps):
             if begins:
+                # A seed is given once: later resets go on with the environment's own generator.
                 observation, first_seed = opened.reset(first_seed), None
                 actor.reset(observation)
             action = actor.act(observation)
@@ -107,6 +109,7 @@ def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed
         step = opened.step(action, count.last)
         counted, rows = count.take(step)
         ends = (step.terminated, step.truncated)
+        # The state of the transition, and not the one that is shown: that may be of a new episode.
         actor.observe(observation, action, step.reward, step.next_state, *ends, mask=counted)
         np.add.at(record.reward, rows[counted], step.reward[counted])
         actor.reset(step.observation, mask=step.begins & count.plays)
@@ -145,6 +148,7 @@ class Episodes:
 
     def __init__(self, num_envs: int, layout: Layout) -> None:
         self._layout, self._next = layout, num_envs
+        # The first episodes are those of the environments, in their order.
         self._row, self._step = np.arange(num_envs), np.zeros(num_envs, int)
         self.rows_over = 0
 
@@ -219,6 +223,7 @@ def _run(case: RunConfig, opened: SingleEnv | ParallelEnvs, path: str | Path | N
     environment = describe_env(case.gymnasium_source, opened.env, opened.num_envs)
     attributes = describe_case(case, environment=environment, space=space, belief=prepared.belief)
     outcome = _play_all(prepared, Snapshots(path, attributes, seconds=case.options.snapshot_seconds))
+    # Unknown rate: the regret is nan, and the attributes say why.
     regret = np.cumsum(regret_rate * units(prepared.layout) - outcome.reward, axis=1)
     if why:
         attributes["regret_unknown"] = why
@@ -283,6 +288,7 @@ def _rate(case: RunConfig, known: Known) -> tuple[float, str]:
 def _play_all(prepared: PreparedGymnasium, snapshots: Snapshots) -> Outcome:
     """All seeds. A snapshot holds the finished seeds, as that of a compiled run holds the finished rows."""
     layout, shape, num_seeds = prepared.layout, prepared.case.space.shape, prepared.case.num_seeds
+    # The carry of this run are the visits: what a finished seed leaves.
     done, visits, restored = snapshots.restore(jnp.zeros((num_seeds, *shape)))
     seeds = [Row(**restored)] if restored else []
     cost = dict.fromkeys(COSTS, 0.0)

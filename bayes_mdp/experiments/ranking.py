@@ -35,6 +35,7 @@ def statistics_of(*problems: Float[np.ndarray, "A *R N"], axis: int = -1) -> Flo
         problems: scores on each problem, of A agents (and of R bootstrap samples), on N seeds.
         axis: of the seeds, the last one.
     """
+    # All problems count alike: runs of normalised scores are pooled.
     runs = np.concatenate(problems, axis)
     gap = (1.0 - np.minimum(runs, 1.0)).mean(axis)
     # The rank of an agent on a problem: 1 is the best mean score, ties are shared.
@@ -79,9 +80,11 @@ def leaderboard(
     scores = result["score"].to_numpy().astype(np.float64)
     if scores.shape[2] < 2:
         raise ValueError(f"result has {scores.shape[2]} seed, expected at least two")
+    # Problems with a score of some agent count; agents with all scores of these are ranked.
     counts = np.isfinite(scores).any((0, 2))
     ranked = np.asarray(np.isfinite(scores[:, counts]).all((1, 2)) & counts.any())
     num_agents, num_statistics = len(ranked), len(STATISTICS)
+    # A row for each statistic, for the mean rank, and the profile at each threshold.
     middle, low, high = np.full((3, num_statistics + 1 + len(THRESHOLDS), num_agents), np.nan)
     best, improvement = np.full(num_agents, np.nan), np.full((num_agents, num_agents), np.nan)
     if ranked.any():
@@ -100,6 +103,7 @@ def leaderboard(
         middle[:, ranked] = statistics_of(*np.moveaxis(played, 1, 0))
         low[:, ranked], high[:, ranked] = intervals.confidence_interval
         iqm = intervals.bootstrap_distribution[0]
+        # Ties share the first place of a bootstrap sample.
         largest = iqm == iqm.max(0)
         best[ranked] = (largest / largest.sum(0)).mean(-1)
         # P(X > Y) + P(X = Y) / 2 is the statistic of Mann and Whitney over the number of pairs of runs.

@@ -54,6 +54,7 @@ def refuse_another(there: Json, here: Json, place: str | Path, what: str) -> Non
     Raises:
         ValueError: one sentence.
     """
+    # Two checks: what differs for certain is refused first, then what cannot be told apart.
     difference = first_difference(there, here)
     if difference is not None:
         raise ValueError(f"{place} holds {what}: {difference}; {_REMEDY}")
@@ -74,6 +75,7 @@ def note_configuration(folder: Path, configuration: Mapping[str, Json], expected
     Raises:
         ValueError: a damaged file, or another configuration.
     """
+    # Through JSON, as what is read back is.
     expected_note = json.loads(json.dumps(dict(configuration)))
     if (folder / _NOTE).exists():
         refuse_another(read_json(folder / _NOTE, expected), expected_note, folder, what)
@@ -134,6 +136,7 @@ def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
     def one(path: tuple[object, ...], leaf: PyTree) -> Array:
         name = jax.tree_util.keystr(path)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        # A typed key is kept as its words, and checked as such.
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
         stored = arrays.get(name)
         if stored is None or stored.shape != like.shape or stored.dtype != like.dtype:
@@ -212,6 +215,7 @@ class Snapshots:
         configuration, arrays = read_snapshot(self._path)
         refuse_another(configuration, self._configuration, self._path, "a snapshot of another run")
         done = int(arrays.pop("done"))
+        # The prefix keeps the recorded columns apart from the leaves of the state.
         rows = {name[5:]: x for name, x in arrays.items() if name.startswith("rows ")}
         return done, fill(carry, arrays, str(self._path)), rows
 

@@ -245,6 +245,7 @@ def run_episodes(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
 def prepare_episodes(case: RunConfig) -> PreparedEpisodes:
     """Make everything that a run in whole episodes needs."""
     number, env, agent = case.length, case.env, _learner(case)
+    # The last checkpoint may have fewer episodes than the others.
     per_row = math.ceil(number / case.options.num_checkpoints)
     if isinstance(env, Environment):
         rows, space, initial = TabularStates(simulator(env)), case.space, env.mdp.initial

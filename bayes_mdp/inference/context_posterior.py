@@ -181,6 +181,8 @@ class ContextPosterior:
             return self._of(int(context) % len(self.contexts))
         asked_contexts = self.contexts.read(context)
         if isinstance(context, Mapping):
+            # A pattern of the log has its own posterior already; a new one runs the program again with the drawn
+            # parameters.
             known = self.contexts.place(asked_contexts)
             return self._in_new_contexts(asked_contexts).at(0) if known is None else self._of(known)
         return self._in_new_contexts(asked_contexts)
@@ -189,10 +191,13 @@ class ContextPosterior:
         """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
         space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
         known = places >= 0
+        # Counts of a new pattern are zero; -1 takes the last row, which the mask throws away.
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
         common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
         common |= {"num_chains": self.num_chains, "worth_each": self.worth_each}
         common["outcomes"] = {name: outcome._in_new_contexts(contexts) for name, outcome in self.outcomes.items()}
+        # Three cases, from the most to the least that can be said of a new pattern: separate beliefs (its prior),
+        # common parameters (the program runs there), fixed tables (nothing but what they hold).
         if self.parts is not None:
             if not known.all() and self.program is not None:
                 warn_user(
@@ -212,6 +217,7 @@ class ContextPosterior:
                 f"the log does not have the context {contexts.label(int(np.argmin(known)))}, expected one that it has: "
                 f"{why} {see('how-to/covariates')}"
             )
+        # Known patterns alone: draw i stays draw i, so the contexts are taken out of the tables as they are.
         rows, reward = self.tables
         taken = Tables(rows[:, places], reward[:, places])
         return ContextPosterior(space, self.program, self.method, together=taken, **common)
@@ -233,6 +239,7 @@ class ContextPosterior:
         return np.shape(self.sites[name])[1:] if name in self.sites else None
 
     def _of(self, place: int) -> Any:
+        # Inferred once and remembered: planners ask for the same context many times.
         if place not in self._kept:
             if self.parts is not None:
                 self._kept[place] = self.parts(self.contexts.take(np.array([place])))
@@ -242,9 +249,11 @@ class ContextPosterior:
 
     def _draws_of(self, place: int) -> ContextDraws:
         tables, alone = self.tables, self.space.alone
+        # One batched MDP of N draws, back on the host in float64 for the evaluators in NumPy.
         with jax.enable_x64(True):
             mdps = jax.vmap(alone.mdp)(jnp.asarray(tables.rows[:, place]), jnp.asarray(tables.reward[:, place]))
             mdps = jax.tree.map(np.asarray, mdps)
+        # Draws of chains have equal weight; those about the mode were resampled by theirs.
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
         outcomes = {name: outcome._draws_of(place) for name, outcome in self.paired.items()}
@@ -283,6 +292,7 @@ class ContextPosterior:
             rows: by which outcomes follow.
             index: of the draws.
         """
+        # Rewards by state and action alone do not care which rows are followed; their tables serve as they are.
         if self.sites is None or self.program is None or not by_outcome(self.program, self.space):
             return self.tables.reward[index]
         sites = {name: np.asarray(x)[index] for name, x in self.sites.items()}
@@ -310,8 +320,11 @@ class ContextPosterior:
                 raise ValueError(
                     f"outcomes[{name!r}] and the reward are not both beliefs of each context, expected both or neither"
                 )
+        # Separate beliefs stay lazy: outcomes are joined context by context when one is asked for.
         if self.parts is not None:
             return replace(self, parts=_PartsWithOutcomes(self, dict(outcomes)), _kept={})
+        # Independence given the log is what lets draw i of the one go with draw i of the other: it is proven, not
+        # assumed.
         for name, outcome in {"the reward": self, **outcomes}.items():
             if outcome.program is None:
                 raise ValueError(
@@ -346,14 +359,18 @@ class ContextPosterior:
             num: how many.
         """
         if self.parts is None:
+            # As many draws of each chain, evenly spaced within it: R-hat and effective sizes of what follows stay
+            # meaningful.
             num_draws, chains = len(self.tables.rows), self.num_chains
             per_chain = min(num_draws // chains, max(1, num // chains))
             within = np.arange(per_chain) * (num_draws // chains) // per_chain
             index = (num_draws // chains * np.arange(chains)[:, None] + within).ravel()
             return Tables(self.tables.rows[index], self.tables.reward[index]), index
+        # Separate beliefs: a key for each context, because contexts are independent of each other here.
         with jax.enable_x64(True):
             keys = jax.random.split(key, len(self.contexts))
             drawn = [_apart(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))]
+        # Axis 1 is the context.
         rows, reward = (np.concatenate(blocks, 1) for blocks in zip(*drawn, strict=True))
         return Tables(rows, reward), np.arange(num)
 
@@ -387,6 +404,8 @@ class ContextPosterior:
         Raises:
             ValueError: as `at`; contexts without common draws.
         """
+        # Row h of the path is a context, and its rows become those of step h: an MDP with a horizon as long as the
+        # path.
         moved = self._in_new_contexts(self.contexts.read(path))
         tables, alone = moved.tables, self.space.alone
         known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
@@ -414,6 +433,7 @@ class ContextPosterior:
         law = self.law(name)
         draws = self.coefficient_draws(name)
         low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+        # Column first, outcome second: the order in which ravel reads [p K].
         index = [(column, outcome) for column in law.design.names for outcome in law.outcomes]
         names = pd.MultiIndex.from_tuples(index, names=["column", "outcome"])
         columns = {"mean": draws.mean(0), "sd": draws.std(0), "low": low, "high": high}
@@ -433,6 +453,7 @@ class ContextPosterior:
         if self.sites is None or site not in self.sites:
             raise ValueError(f"the posterior has no draws of {site!r}, expected one by draws, without shrink=")
         draws = np.asarray(self.sites[site], np.float64)
+        # Coefficients were drawn for standardised columns; a reader wants them per unit of the column.
         return law.design.on_own_scale(draws) if law.standardised else draws
 
     def law(self, name: str | None = None) -> RowLaw:
@@ -517,6 +538,7 @@ def in_contexts(
         and data.outcomes
         and not (closed_form_of(prior) is not None and method in ("auto", "exact"))
     ):
+        # The reward first, then each outcome in its place, by the same program.
         # Keys of their own: under one key the errors of reward and outcomes would go up and down together.
         key, *keys = jax.random.split(key, 1 + len(data.outcomes))
         learnt = {
@@ -524,6 +546,7 @@ def in_contexts(
             for name, outcome_key in zip(data.outcomes, keys, strict=True)
         }
         return in_contexts(infer, key, prior, replace(data, outcomes={}), space, method).with_outcomes(learnt)
+    # From the cheapest route to the most general: closed form, Gibbs on sticks, draws about the mode, all of infer.
     about = _read_data(data, space)
     log = data if isinstance(data, Log) else None
     counts = None if about is None or log is None else space_counts(log, about, space)
@@ -531,6 +554,7 @@ def in_contexts(
         return ContextPosterior(space, prior, "exact", counts, parts=_Parts(infer, key, prior, log, about, space))
     seen = look_at(prior, space)
     laws = seen.laws
+    # Polya-Gamma augmentation makes the logits of a stick conditionally normal (Polson, Scott and Windle 2013).
     if isinstance(method, Gibbs) or method == "gibbs":
         options = method if isinstance(method, Gibbs) else Gibbs(num_warmup=500, num_samples=1000, num_chains=4)
         sites, doubts = stick_draws(key, _only_law(seen), counts, options)
@@ -545,19 +569,24 @@ def in_contexts(
             return _about_the_mode(key, prior, log, about, space, counts, seen, Laplace(), doubtful=False)
         except ValueError:
             pass
+    # Under a flat prior a separated outcome sends the chains to infinity: Newton's method finds that out in a second.
     if seen.plain:
         _refuse_no_mode(laws[0], counts)
+    # The general way: all contexts side by side are one MDP of C S states, which every route of infer can take.
     wide, program = space.side_by_side, side_by_side(prior, space)
     moved = None if about is None or log is None else about.moved(log.transitions, space.n_states)
     base = infer(key, program, moved, space=wide, method=method)
     doubts = tuple(base.problems())
+    # Draws of every site: what the program makes of them in a new context follows.
     if base.drawn_by is not None and not base.drawn_by.rewards_only:
         sites, common = base.site_draws, {"laws": laws, "doubts": doubts, "num_chains": _chains_behind(base)}
         return ContextPosterior(space, prior, base.method, counts, sites, base=base, **common)
     key = jax.random.fold_in(key, 1)
+    # A closed form whose sites are known can be drawn from exactly, and the program runs again with these.
     sites = _exact_sites(key, base, prior, space)
     if sites is not None:
         return ContextPosterior(space, prior, base.method, counts, sites, base=base, laws=laws, doubts=doubts)
+    # No draws of sites: rows and rewards are drawn themselves, and serve the contexts of the log alone.
     with jax.enable_x64(True):
         mdps = base.sample(key, (DRAWS,))
     # Picks from what the posterior of all contexts holds: weighted draws, perhaps.
@@ -569,6 +598,7 @@ def in_contexts(
 
 def _chains_behind(base: Fitted) -> int:
     """Chains of draws of equal weight, one after the other; 1: there are none, or draws have been chosen by weight."""
+    # Draws chosen by weight are no longer in the order of their chains: they count as one chain.
     mcmc = base.mcmc if isinstance(base, HasChains) else None
     number = len(next(iter(base.site_draws.values())))
     return mcmc.num_chains if mcmc is not None and mcmc.num_chains * mcmc.num_samples == number else 1
@@ -596,6 +626,7 @@ def _exact_sites(
     """
     if base.log_weights is not None:
         return None
+    # Zeros: there is one component only, of which every draw is.
     sites = dict(base.draw_laws(key, np.zeros(DRAWS, int)).sites)
     shapes = _site_shapes(prior, space)
     if not shapes or any(name not in sites or np.shape(sites[name])[1:] != shape for name, shape in shapes.items()):
@@ -616,6 +647,7 @@ def _about_the_mode(
     doubtful: bool = True,
 ) -> ContextPosterior:
     """The posterior by weighted draws about the mode; refused too, where doubtful weights are not asked for."""
+    # One softmax has its gradient and Hessian in closed form; any other program has them by tracing.
     if seen.plain:
         made, sites = _plain_rows_about_mode(key, seen.laws[0], counts, options.num_samples)
     else:
@@ -635,6 +667,7 @@ def _plain_rows_about_mode(
 ) -> tuple[ModeDraws, dict[str, np.ndarray]]:
     """Draws of the coefficients of one softmax or of sticks, on the cells that the log visited."""
     mean, sd = prior_of_coefficients(law)
+    # More proposals than draws, because resampling by weight leaves some of them out.
     density, site = RowDensity(visited_cells(law, counts), mean, sd), law.sites[0]
     per_draw = 4 if density.size <= MANY else 2
     try:
@@ -654,6 +687,7 @@ def prior_of_coefficients(law: RowLaw) -> tuple[Float[np.ndarray, "p K"], Float[
     base, shape = unwrap(law.prior), law.prior.batch_shape
     if not isinstance(base, dist.Normal):
         return np.zeros(shape), np.full(shape, np.inf)
+    # An independent Normal for every coefficient, [p columns, K outcomes], broadcast from what the program gave.
     mean, sd = (np.broadcast_to(np.asarray(x, np.float64), shape) for x in (base.loc, base.scale))
     return mean, sd
 
@@ -669,6 +703,7 @@ def _refuse_no_mode(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) ->
         return
     site = law.sites[0]
     try:
+        # At the mode the Hessian tells: an eigenvalue of zero is a direction along which the posterior is flat.
         _, _, hessian = find_mode(RowDensity(visited_cells(law, counts), mean, sd), np.zeros(mean.size))
         values, vectors = np.linalg.eigh(hessian)
         if values[0] <= 1e-12 * values[-1]:
@@ -697,6 +732,7 @@ class _Parts:
         place = _places(one, self._contexts)[0]
         data: Any = None
         if self._log is not None and self._about is not None and place >= 0:
+            # Rows of the log in this context only; all of them where it is the only context.
             rows = self._about.index == place
             whole = self._log.transitions
             data = whole if rows.all() else jax.tree.map(lambda x: np.asarray(x)[rows], whole)
@@ -751,6 +787,7 @@ def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
         )
     if not np.size(data.transitions.state):
         raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
+    # The contexts of the log may be numbered differently in the space: by their labels, not their numbers.
     moved = _places(about.contexts, space.contexts)
     unknown = np.flatnonzero((moved < 0) & (about.contexts.transitions > 0))
     if len(unknown):
@@ -774,9 +811,11 @@ def space_counts(log: Log, about: LoggedContexts, space: ContextSpace) -> Float[
         f"counts of {space.n_contexts} contexts", 16.0 * np.prod(full, dtype=float), "fewer contexts take less"
     )
     state, action = data.cell(alone)
+    # One flat number for each (context, state, action, outcome): a single bincount counts the whole log.
     cell = np.ravel_multi_index((about.index, np.asarray(state), np.asarray(action)), full[:-1])
     flat = cell * full[-1] + np.asarray(data.outcome(alone))
     counted = np.bincount(flat, minlength=int(np.prod(full))).reshape(full)
+    # The last column holds transitions whose next state was not observed: they tell nothing of rows.
     return counted[..., : alone.n_outcomes].astype(np.float64)
 
 
@@ -787,6 +826,7 @@ def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
         prior: its rows are [C S A O] (or broadcast to that), its rewards [S A], [S A O], [C S A], [C S A O], or laws.
         space: with contexts.
     """
+    # State (c, s) has the number c S + s: a reshape, no copy of any row.
     states = space.n_contexts * space.n_states
 
     def program(wide: StateActionSpace) -> MDPSpec:
@@ -799,6 +839,7 @@ def side_by_side(prior: Prior, space: ContextSpace) -> Prior:
             known = table.known
             assert known is not None
             return MDPSpec(flat, known.reshape(states, *known.shape[2:]))
+        # The leading two axes [C S] of the law become one, as those of the rows have.
         law = reshape_law(table.law, (states, *table.law.batch_shape[2:]))
         return MDPSpec(flat, law.to_event(1) if table.by_outcome else law)
 
@@ -844,6 +885,7 @@ def rewards_in_contexts(spec: MDPSpec, space: ContextSpace) -> RewardTable:
         return RewardTable(tabulate(reward, (*cells, space.n_outcomes) if by_outcome else cells), None, by_outcome)
     shape, alone = jnp.shape(reward), cells[1:]
     by_outcome_too = (*cells, space.n_outcomes)
+    # By the number of axes first: a table [S A] is (state, action) whatever the sizes of the contexts are.
     fits = {
         False: len(shape) in (0, 2, 3) and broadcasts_to(shape, cells),
         True: len(shape) in (3, 4) and broadcasts_to(shape, by_outcome_too),
@@ -879,12 +921,15 @@ def tables_of(
     """
 
     def one(values: Mapping[str, Array], block_rows: Array | None) -> tuple[Array, Array]:
+        # Sites are replaced by the draws; seed 0 serves only sites that have been substituted all.
         spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
         rows, table = rows_in_contexts(spec, space), rewards_in_contexts(spec, space)
         rows = rows if block_rows is None else block_rows
+        # E[r | c, s, a] = sum_o p(o) r(o): a mean over outcomes where the reward depends on them.
         return rows, (rows * table.mean).sum(-1) if table.by_outcome else table.mean
 
     number = len(next(iter(sites.values())))
+    # In blocks: a vmap over all draws would hold N C S A O probabilities at once.
     size = max(1, AT_ONCE // int(np.prod((space.n_contexts, *space.shape, space.n_outcomes))))
     parts: list[tuple[np.ndarray, np.ndarray]] = []
     with jax.enable_x64(True):
@@ -908,6 +953,7 @@ def outcome_rewards(
 
     def one(values: Mapping[str, Array]) -> Array:
         spec: Any = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(space)
+        # Rewards that do not depend on the outcome give a scalar zero, which is recognised below by its lack of axes.
         table = rewards_in_contexts(spec, space)
         return table.mean if table.by_outcome else jnp.zeros(())
 
@@ -921,6 +967,7 @@ def _apart(mdps: Any, space: ContextSpace) -> Tables:
     """Draws of all contexts side by side, context by context."""
     shape = (len(mdps.reward), space.n_contexts, *space.shape)
     rows = np.asarray(mdps.row_probs, np.float64)
+    # The end is the last outcome of a row: it is put back where the MDP keeps it apart.
     if mdps.end_probs is not None and space.n_contexts == 1:
         rows = np.concatenate([rows, np.asarray(mdps.end_probs)[..., None]], -1)
     elif mdps.end_probs is not None:
@@ -939,6 +986,8 @@ def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ..
         with handlers.trace() as trace:
             rows = seeded(space).transition_probs
         latent = (s for s in trace.values() if s["type"] == "sample" and not s["is_observed"])
+        # Improper priors have no draws: zeros stand in for them, since shapes alone are wanted and eval_shape
+        # computes nothing.
         shapes.update({site["name"]: jnp.shape(site["value"]) for site in latent})
         return rows
 
@@ -1005,11 +1054,13 @@ def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
     Read from the data flow: every result of an equation depends on all that goes into it. Sites whose density depends
     on other sites belong together with these.
     """
+    # A dependency analysis on the jaxpr: which sites are behind the rows, behind the rewards, behind each density.
     shapes = _site_shapes(program, space)
 
     def run(values: dict[str, Array]) -> tuple[Any, Any, dict[str, Array]]:
         with handlers.trace() as trace:
             spec: Any = handlers.seed(handlers.substitute(program, data=values), 0)(space)
+        # The density of a site ties it to the sites that its parameters are made of.
         densities = {site: jnp.sum(trace[site]["fn"].log_prob(values[site])) for site in shapes}
         table = rewards_in_contexts(spec, space)
         return (
@@ -1025,6 +1076,7 @@ def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
             jax.tree.structure(jax.eval_shape(run, start)),
             _sites_behind(closed.jaxpr, list(jax.tree.leaves({s: s for s in start}))),
         )
+    # Close the set of sites behind the rows under "share a density"; a site of the rewards in it is a common one.
     together = [behind | {site} for site, behind in densities.items()]
     reach = set(rows)
     while any(group & reach and not group <= reach for group in together):
@@ -1041,6 +1093,7 @@ def _sites_behind(jaxpr: Any, names: list[str]) -> list[frozenset[str]]:
     """The inputs behind every output of a program, by their names."""
     behind: dict[Any, frozenset[str]] = {var: frozenset([name]) for var, name in zip(jaxpr.invars, names, strict=True)}
     known = lambda x: behind.get(x, frozenset()) if not hasattr(x, "val") else frozenset()  # noqa: E731
+    # Equations come in order, so that one pass forward suffices. Calls inside count as depending on all that goes in.
     for equation in jaxpr.eqns:
         sources = frozenset().union(*map(known, equation.invars))
         behind |= dict.fromkeys(equation.outvars, sources)
@@ -1073,6 +1126,7 @@ def look_at(prior: Prior, space: ContextSpace) -> Seen:
     spec, trace = seen[0]
     laws = tuple(met)
     allowed = set(laws[0].sites) if laws else set()
+    # Sites beside those of the law, or rows that were changed after it, rule out the samplers of one law.
     extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
     other = ""
     if len(laws) != 1:
@@ -1122,11 +1176,13 @@ def about_mode(
     Raises:
         ValueError: no mode (an outcome that a column separates), or weights that cannot be relied on.
     """
+    # In float64: the Hessian at the mode is factored, and weights are ratios of densities.
     with jax.enable_x64(True):
         recipe = recipe_for(isolated_prior(program), space, Laplace())
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         assert recipe.prior is not None
         model = conditioned(recipe.prior, space)
+        # Newton steps run on the unconstrained scale, where every site is a vector of reals.
         potential, shapes, constrained = _minus_log_density(model, statistics)
         density = TracedDensity(potential)
         zeros, unravel = ravel_pytree(shapes)
@@ -1135,6 +1191,7 @@ def about_mode(
         except NoModeError as error:
             raise ValueError(_runs_away("laplace", error, unravel, laws)) from None
         points = jnp.asarray(made.points)
+        # Back to the support of each site, all draws at once.
         sites = jax.tree.map(np.asarray, jax.vmap(lambda point: constrained(unravel(point)))(points))
         return made, {name: sites[name] for name in recipe.latents}
 
@@ -1148,6 +1205,7 @@ def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str,
     discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
     if discrete:
         raise ValueError(f"prior: site {discrete[0]!r} is discrete, which has no mode to draw about, expected 'nuts'")
+    # biject_to includes the log Jacobian in potential_energy: the mode is that of the unconstrained density.
     bijections = {name: dist.biject_to(site["fn"].support) for name, site in sites.items()}
     shapes = {n: jnp.zeros(bijections[n].inverse_shape(jnp.shape(s["value"]))) for n, s in sites.items()}
     _, unravel = ravel_pytree(shapes)
@@ -1168,6 +1226,7 @@ def _runs_away(method: str, error: NoModeError, unravel: Callable, laws: tuple[R
     text = f"method is {method!r}, and the posterior has no mode: {error}"
     if error.direction is None:
         return f"{text}; expected method='nuts'"
+    # The largest entry of the direction in which the density keeps growing names the coefficient at fault.
     moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
     name = max(moved, key=lambda each: moved[each].max())
     law = next((law for law in laws if law.sites[0] == name), None)

@@ -41,6 +41,7 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
         return
     if isinstance(data, Transitions):
         check_transitions(data, program.space)
+    # Values of the program's observations, by running it once.
     for name, (values, rows) in _data_of_program(program).items():
         like = _likeness(np.asarray(values), rows, data, program.space)
         # What is known, and tells nothing of a site (conditioned, substituted), is no observation.
@@ -54,6 +55,7 @@ def warn_counted_twice(program: Program, data: Transitions | Counts) -> None:
 
 def _likeness(values: np.ndarray, rows: int, data: Transitions | Counts, space: StateActionSpace) -> str:
     """In what the values of a site are like the data, in words; empty: in nothing."""
+    # Whole columns first, then runs of rewards, then numbers alone: from strong to weak evidence.
     for column_name, column in _columns(data, space, values.size).items():
         if values.size == column.size and np.allclose(values.ravel(), column.ravel(), rtol=1e-6, atol=1e-9):
             return f"its values are the {column_name} of data"
@@ -82,6 +84,8 @@ def _is_slice(values: np.ndarray, data: Transitions | Counts) -> bool:
     for place in places[:PLACES]:
         run = rewards[place : place + values.size]
         if np.allclose(values, run, rtol=1e-6, atol=1e-9):
+            # The probability that such a run occurs somewhere by chance: frequencies multiplied, times the number of
+            # places.
             _, kind, count = np.unique(rewards, return_inverse=True, return_counts=True)
             chance = np.log(count / rewards.size)[kind[place : place + values.size]].sum() + np.log(rewards.size)
             return bool(chance <= np.log(CHANCE))
@@ -112,6 +116,7 @@ def _columns(data: Transitions | Counts, space: StateActionSpace, size: int) -> 
             columns["rewards"] = _rewards(data)
         columns["next states"] = np.asarray(data.with_next_state().next_state, float)
     pairs = math.prod(space.shape)
+    # Tables of counts only where the sizes agree: they are costly.
     if size in (pairs, pairs * space.n_outcomes):
         counts = data if isinstance(data, Counts) else Counts.of(data, space)
         transitions = np.asarray(counts.transitions, float)

@@ -81,12 +81,15 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         branches = []
         for values in _joint_values(program):
             probe = Probe(program, held=values, kept=kept_sites, kept_rows=kept_rows)
+            # Factors may rule out a value.
             log_prior = _log_prior(probe)
             if log_prior > -np.inf:
+                # The closed form of this branch.
                 branches.append((values, log_prior, detect(probe)))
         if not branches:
             raise NotConjugate("prior: no value of the discrete sites has a positive probability")
         assemblies = [detected.assembly for *_, detected in branches]
+        # Sites that some branch needs; the others keep their prior there.
         used = frozenset(site.name for a in assemblies for site in (*a.joint, *a.plain, *a.gammas))
         rows = frozenset(site.name for a in assemblies for site in a.rows)
         if (used, rows) == (kept_sites, kept_rows):
@@ -103,6 +106,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         program.fingerprint,
         {name: np.stack([values[name] for values, *_ in branches]) for name in names},
         # Observations and factors of the program belong to the prior: the evidence is that of the data given them.
+        # A program that bends its prior has weights known up to a constant.
         log_prior if program.draws_prior() else _normalise(log_prior),
         components,
         tuple(replace(d.posterior.sites, program=None) for *_, d in branches if d.posterior.sites is not None),
@@ -122,6 +126,7 @@ def branches_of(
         components: [K], the beliefs before any data, with their tables of sites.
     """
     tables = tuple(replace(component.sites, program=None) for component in components if component.sites is not None)
+    # All values are equally likely.
     log_prior = np.full(len(components), -math.log(len(components)))
     return Branches(prior, fingerprint, {site: np.asarray(values)}, log_prior, _alike(components), tables)
 
@@ -136,8 +141,10 @@ def _joint_values(program: Program) -> Iterator[dict[str, np.ndarray]]:
     supports = {site: program.supports[site.name] for site in program.latents if site.name in program.supports}
     if not supports:
         raise NotConjugate("prior: no site is discrete with a finite list of values, expected one to enumerate")
+    # Values of one element to the power of the number of elements.
     sizes = [len(values) ** math.prod(site.shape) for site, values in supports.items()]
     cells = math.prod((*program.space.shape, program.space.n_outcomes))
+    # Every component holds a table of rows.
     max_values = max(1, min(MAX_VALUES, MAX_NUMBERS // cells))
     if math.prod(sizes) > max_values:
         site = next(iter(supports))
@@ -183,9 +190,11 @@ def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior
     alike_rows = _alike_rows(rows)
     cells = [cells_of_component for cells_of_component in rewards if isinstance(cells_of_component, RewardCells)]
     alike_rewards = _alike_cells(cells) if cells else rewards
+    # No branch counts visits of its own: rows do it.
     counted = all(posterior.visits is None for posterior in posteriors)
     space = posteriors[0].space
     visits = None if counted else np.zeros(space.shape)
+    # Data and constants start at zero.
     return tuple(kind(r, w, space, visits, np.zeros(())) for r, w in zip(alike_rows, alike_rewards, strict=True))
 
 
@@ -200,6 +209,7 @@ def _alike_rows(rows: Sequence[DirichletRows]) -> list[DirichletRows]:
     if plain:
         return [replace(r, **flags) for r in rows]
     # Some branch has tables: all get explicit ones (identity where there was none).
+    # Pairs in one vector: each its own row.
     lead = math.prod(shape[:-1])
 
     def explicit(r: DirichletRows) -> DirichletRows:
@@ -228,6 +238,7 @@ def _alike_cells(cells: Sequence[RewardCells]) -> list[RewardCells]:
         if not affine:
             return replace(c, cell=cell, known=known, known_law=known_law, **flags)
         coefficient = np.ones(shape) if c.coefficient is None else np.asarray(c.coefficient)
+        # An affine map of identity changes nothing.
         offset = np.zeros(shape) if c.offset is None else np.asarray(c.offset)
         return replace(c, cell=cell, known=known, known_law=known_law, coefficient=coefficient, offset=offset, **flags)
 
@@ -260,6 +271,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
         return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
+        # The update of each branch by all data, side by side.
         return jax.vmap(lambda component: component.update(transitions))(jax.tree.map(np.array, stacked))
 
     def infer(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> Mixture:

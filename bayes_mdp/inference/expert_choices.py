@@ -91,14 +91,17 @@ def program_with_choices(prior: Prior, choices: Softmax, counts: Float[Any, "S A
     def program(space: StateActionSpace) -> MDPSpec:
         spec = prior(space)
         rational = choices.rationality
+        # Unknown rationality is a site like any other.
         if isinstance(rational, dist.Distribution):
             rational = numpyro.sample(RATIONALITY, rational)
         # What is planned in is the mean reward of each pair, as the law has it.
         q = solve(to_mdp(spec, space), choices.objective).q
+        # p(a | s) is proportional to exp(rationality q*(s, a)).
         logits = jnp.asarray(rational) * q
         # Illegal pairs have q of -inf, and no choices: a product with zero would be nan, and so would its gradient.
         if space.legal is not None:
             logits = jnp.where(jnp.asarray(space.legal), logits, -1e30)
+        # A factor: sum over pairs of n(s, a) log p(a | s).
         numpyro.factor(CHOICES, jnp.sum(jnp.asarray(counts) * jax.nn.log_softmax(logits, -1)))
         return spec
 
@@ -107,7 +110,7 @@ def program_with_choices(prior: Prior, choices: Softmax, counts: Float[Any, "S A
 
 def prior_with_choices(
     prior: Prior,
-    choices: Softmax | None,
+    choices: Softmax,
     data: Transitions | Log | Counts | FoldedLog | None,
     space: StateActionSpace,
     method: str | Method,
@@ -117,15 +120,13 @@ def prior_with_choices(
 
     Args:
         prior, space, method, sampler: as of `infer`.
-        choices: as of `infer`; None: nothing is changed.
+        choices: as of `infer`.
         data: whose pairs are the choices.
 
     Raises:
         ValueError: no data; a space with a horizon; episodes, which would need the step of each row; a route in closed
             form; hours of planning. TypeError: `choices` is no `Softmax`.
     """
-    if choices is None:
-        return prior, method
     if not isinstance(choices, Softmax):
         raise TypeError(f"choices is a {type(choices).__name__}, expected Softmax(...) or None")
     if data is None:
@@ -143,9 +144,11 @@ def prior_with_choices(
     check_fit(choices.objective, space.shape)
     if isinstance(choices.objective, FirstExit) and not space.ends:
         raise ValueError("objective of choices is FirstExit, and nothing ends (ends=False), expected Discounted")
+    # No closed form has such a likelihood: chains, or an approximation by name.
     method = sampler if method in ("auto", "nuts") else method
     if isinstance(method, str) and method not in ("svi", "laplace"):
         raise ValueError(f"method is {method!r} with choices, expected 'auto', 'nuts', 'svi', 'laplace' or a record")
+    # Planning stands inside every gradient: the time is estimated before it is spent.
     hours = hours_of(choices.objective, space, method)
     if hours > choices.max_hours:
         raise ValueError(
@@ -155,6 +158,7 @@ def prior_with_choices(
         )
     data = data.transitions if isinstance(data, Log) else data.counts(space) if isinstance(data, FoldedLog) else data
     table = Counts.of(data, space) if isinstance(data, Transitions) else data
+    # Choices are counted by pair; when they were made does not matter.
     counts = np.asarray(table.transitions, np.float64).sum(-1)
     return program_with_choices(prior, choices, counts), method
 

@@ -76,6 +76,7 @@ class SiteExplanation:
         """
         if self.role == "hyperparameter" or self.varies is None:
             return ""
+        # Axes along which nothing of the site differs.
         constant_over = [name for name in ("state", "action") if name not in self.varies]
         return f"one value for all {' and '.join(f'{name}s' for name in constant_over)}" if constant_over else ""
 
@@ -156,11 +157,13 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
     """
     if isinstance(space, ContextSpace):
         return _explain_in_contexts(prior, space)
+    # The same proof as infer's, and kept for it.
     program, route = prove(prior, space, "auto", NUTS())
     if route.fit.method == "nuts":  # closed forms have been checked by their proof
         with jax.enable_x64(True), tracing():
             recipe = recipe_for(isolated_prior(program.prior), program.space, NUTS())
         check_rows_of_prior(recipe)
+    # Which sites the rows and the rewards depend on, from the data flow.
     with jax.enable_x64(True), tracing():
         probe = Probe(program)
     behind_rows = probe.depends(probe.transition)
@@ -170,22 +173,27 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         role = _role(site.name in behind_rows, site.name in behind_rewards)
         drawn = site.name in route.drawn
         route_of_site = route.drawn_by if drawn else "enumerated" if site.name in route.enumerated else "closed form"
+        # A reason is needed only for what has no closed form.
         why, change = _reason(probe, site, role, route) if drawn else ("", "")
         varies = _varies(probe, site)
         sites.append(SiteExplanation(site.name, site.family, site.shape, role, route_of_site, why, change, varies))
     law, drawn = program.law.family, route.fit.method == "nuts"
+    # Only for a whole program by chains, whose rewards stand in the way.
+    # A program by chains may have rows that alone would collapse.
     helps = _would_collapse(program, behind_rewards - behind_rows) if drawn and law in CONJUGATE_LAWS else ""
     return Explanation(route.fit.method, dict(route.why_not), tuple(sites), law, program.observed, helps)
 
 
 def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     """Of all contexts side by side; of a ready prior, of one context."""
+    # A ready prior in contexts is one closed form for each context.
     if closed_form_of(prior) is not None:
         told = explain(prior, space.alone)
         return replace(told, in_contexts=("rows of each context are a belief of their own, exact",))
     seen = look_at(prior, space)
     laws = seen.laws
     lines = [f"{law.name}: {line}" for law in laws for line in describe_law(law)]
+    # Sticks with normal coefficients: Gibbs by augmentation.
     if laws and all(law.kind == "stick" and law.prior is not None for law in laws):
         lines.append("method='gibbs': Polya-Gamma variables draw these sticks, exact in the limit")
     if laws:
@@ -194,6 +202,7 @@ def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
     if seen.plain and cells > LARGE:
         lines.append(f"{cells} cells are many for chains, which method='auto' runs only where Pareto k is above .5")
         return Explanation("laplace", {}, (), "known", in_contexts=tuple(lines))
+    # Without a record of laws all contexts are one large space.
     told = explain(side_by_side(prior, space), space.side_by_side)
     return replace(told, in_contexts=tuple(lines))
 
@@ -201,6 +210,7 @@ def _explain_in_contexts(prior: Prior, space: ContextSpace) -> Explanation:
 def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:
     """What would make a program collapsed: conjugate rewards, where its rows beside known rewards are; else empty."""
 
+    # Sites of the rewards are held at one draw: the rows have been proven not to see them.
     def held(site: Message) -> object:
         return site["fn"](rng_key=jax.random.key(0)) if site["name"] in of_rewards else None
 
@@ -211,6 +221,7 @@ def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:
         return MDPSpec(spec.transition_probs, np.zeros(()))
 
     try:
+        # Prove the rows alone, beside rewards of zero: is what is left collapsed?
         _, route = prove(rows_alone, program.space, "auto", NUTS())
     except (ValueError, TypeError):  # nothing is claimed of a program that cannot be taken apart
         return ""
@@ -228,11 +239,13 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
     """The axes along which the values of a site differ; None: not known."""
     space = probe.program.space
     axes = (*PLATE_NAMES[-len(space.shape) :], "outcome")
+    # Plates that the program declares say over what the site varies, where its elements cannot be followed.
     plates, followed = set(probe.program.plates.get(site.name, ())), False
     # Where the elements of a conjugate site stand in the laws says more than its plates.
     elements = probe.layout.elements(site.name).ravel() if site.name in probe.layout.shapes else np.zeros(0, int)
     for entries in (probe.transition, *probe.reward.values()) if elements.size else ():
         element = compact(entries.element)
+        # Elements of this site among those of the laws.
         mine = (element >= elements[0]) & (element <= elements[-1])
         followed |= bool(mine.any())
         for axis, name in enumerate(axes[: element.ndim]):
@@ -246,6 +259,7 @@ def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:
                 plates.add(name)
     if plates:
         return tuple(name for name in axes if name in plates)
+    # A single number varies over nothing.
     return () if followed or math.prod(site.shape) == 1 else None
 
 
@@ -257,6 +271,7 @@ def _role(rows: bool, rewards: bool) -> str:
 
 def _reason(probe: Probe, site: Site, role: str, route: Route) -> tuple[str, str]:
     """Why a site has no closed form, and what to change in the prior."""
+    # In order of certainty: what bends the density, its role, its family, then what the proofs said.
     said = bent(site)
     if said is not None:
         return said, "leave that out, where the model allows"
@@ -286,6 +301,7 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
         alternative = CONJUGATE_LAWS.get(law)
         return (
             f"a {law} law of rewards has no conjugate sites",
+            # Reward laws first, then the sites of their parameters.
             f"one that has some: {alternative}" if alternative else "",
         )
     for parameter, entries in probe.reward.items():
@@ -300,6 +316,7 @@ def _reward_reason(probe: Probe, site: Site) -> tuple[str, str] | None:
 
 def _refusal(site: Site, route: Route) -> str | None:
     """What the proofs said of this site, the last one first; None: nothing."""
+    # The route that came closest says most.
     for sentence in reversed(list(route.why_not.values())):
         before, _, why = sentence.partition(IN_THE_WAY)
         if f"site {site.name!r}" in before and why:

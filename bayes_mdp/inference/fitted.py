@@ -67,6 +67,7 @@ class Law(NamedTuple):
     def mdp(self, space: StateActionSpace) -> MDP | SparseMDP:
         """Its rows and the mean of its rewards."""
         rows, mean = self.rows, self.rewards.mean
+        # By outcome: E[r | s, a] = sum_o p(o) r(o).
         if self.rewards.by_outcome:
             mean = (rows * mean).sum(-1)
         return space.mdp(rows, mean)
@@ -80,11 +81,13 @@ class Law(NamedTuple):
     def log_likelihood(self, transitions: Transitions, space: StateActionSpace) -> Float[Array, ""]:
         """log p(next states, rewards | states, actions) of the transitions; what was not observed adds nothing."""
         cell, outcome = transitions.cell(space), transitions.outcome(space)
+        # Next states first; a weight of zero drops what was not observed, whatever its row says.
         total = transitions.row_weight(jnp.log(self.rows[(*cell, outcome)])).sum()
         law = self.rewards.at(cell, outcome)
         if transitions.reward is None or not isinstance(law, dist.Distribution):
             return total
         density = jnp.asarray(law.log_prob(transitions.reward))
+        # Rewards that were not seen count for nothing, although their density has been computed.
         counted, _ = transitions.observed_rewards(jnp.ones(density.shape), by_outcome=self.rewards.by_outcome)
         return total + jnp.where(counted != 0, density, 0.0).sum()
 
@@ -123,6 +126,7 @@ def mean_of(rewards: RewardTable) -> Float[np.ndarray, "N *cells"]:
 
 def block_size(table: int) -> int:
     """How many draws of `table` probabilities are made at once."""
+    # As many as fit, at most BLOCK: one compiled program for all blocks.
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
@@ -193,9 +197,12 @@ class Fitted(Module):
         """The outcomes after further data: what these say of them, and rows alone where they say nothing."""
         if self.outcomes is None:
             return None
+        # The rows of an outcome are those of the reward: they learn the transitions, and nothing of the reward
+        # itself.
         if not isinstance(data, FoldedLog):
             data = without_rewards(data)
             return {name: outcome.update(data, weight, **options) for name, outcome in self.outcomes.items()}
+        # A log in chunks brings sums of its outcomes along.
         for name in self.outcomes:
             check_name(f"transitions has no outcome {name!r}; an outcome", name, data.outcomes)
         return {
@@ -217,6 +224,8 @@ class Fitted(Module):
         """One draw of rows and reward laws; a component by weight first. Traceable."""
         if self.log_weights is None:
             return self.law_at(key, 0)
+        # A component first, then the law within it: two keys, so that neither choice shifts the other.
+        # Without weights there is one component.
         key_component, key = jax.random.split(key)
         return self.law_at(key, jax.random.categorical(key_component, jnp.asarray(self.log_weights)))
 
@@ -224,6 +233,7 @@ class Fitted(Module):
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
         draw = lambda key: self.sample_law(key).mdp(self.space)  # noqa: E731
         for _ in sample_shape:
+            # One `vmap` for each axis of the batch.
             draw = jax.vmap(draw)
         return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
@@ -237,6 +247,7 @@ class Fitted(Module):
         with jax.enable_x64(True):
             # Copies: JAX may hold float32 versions of the arrays themselves.
             posterior, keys = jax.tree.map(np.array, self), jax.random.split(key, len(index))
+            # As many in each block: shapes, and so the compiled program, do not change with N.
             size = min(len(index), block_size(int(np.prod((*self.space.shape, self.space.n_outcomes)))))
             # The last block is filled up, by repeating draws: one compiled program for any N.
             places = np.resize(np.arange(len(index)), (-(-len(index) // size), size))
@@ -299,11 +310,13 @@ class Fitted(Module):
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of draws, where a class has no formula for them."""
         laws, visits = self._moment_laws(), np.asarray(self.visit_counts(), np.float64)
+        # By outcome: averaged over the row of the same draw.
         reward = laws.mean if not laws.rewards.by_outcome else (laws.rows * laws.mean).sum(-1)
         nothing = np.full(visits.shape, np.nan)
         return PairMoments(laws.rows.mean(0), laws.rows.var(0), reward.mean(0), reward.var(0), nothing, visits)
 
     def _moment_laws(self) -> LawDraws:
+        # A fixed key: the same posterior prints the same numbers each time.
         key_choice, key = jax.random.split(jax.random.key(0))
         index = np.zeros(MOMENT_DRAWS, np.int32)
         if self.log_weights is not None:
@@ -340,6 +353,7 @@ class Fitted(Module):
     @property
     def reference(self) -> "Fitted":
         """What stands for all components in what they share (data, laws, tables): of K closed forms the first."""
+        # A mixture looks at its first component for what all share.
         return self
 
     @property
@@ -373,6 +387,7 @@ class Fitted(Module):
 
     def _outline(self) -> Law:
         """Shapes and types of its laws; nothing is computed."""
+        # eval_shape traces `law_at` without running it.
         return jax.eval_shape(lambda: self.law_at(jax.random.key(0), 0))
 
     @property

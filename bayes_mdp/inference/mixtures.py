@@ -162,6 +162,8 @@ class MixturePosterior(Fitted):
             key: of the draws.
             needed: which pairs.
         """
+        # Components share the counts, tables and known numbers of the first: only the priors of the others are
+        # needed.
         return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
 
     def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
@@ -214,6 +216,7 @@ class MixturePosterior(Fitted):
             rows, reward = as_numpy((rows, reward))
             if np.isnan(reward).any():
                 for k in range(self.num_components):
+                    # The error of the first component without a mean names its pair.
                     self.component(k).mean_mdp()
                 reward = np.nan_to_num(reward)  # of illegal pairs, and of outcomes that cannot be
         # Means over many components in float32 add to one but for 1e-5 or so.
@@ -228,6 +231,7 @@ class MixturePosterior(Fitted):
         components, weights = self.components, self.weights
         first = self.component(0)
         rewards = first.reward_cells
+        # The tables of pairs are those of the first component, so that they need not be stacked.
         urns = jax.vmap(lambda c: lazy_rows(c.transition_probs, c.space)._replace(row=None, outcome=None))(components)
         if isinstance(rewards, KnownRewards):
             means = jax.vmap(lambda c: jnp.asarray(c.reward_cells.mean()))(components)
@@ -239,6 +243,7 @@ class MixturePosterior(Fitted):
         else:
             each_draws = -(-num_draws // self.num_components)
             keys = jax.random.split(key, self.num_components)
+            # Rewards without an urn: a few draws of their parameters from each component stand in for them.
             drawn = jax.vmap(lambda c, one: reward_draws(c.reward_cells, one, each_draws))(components, keys)
             # Draw by draw, so that entry c belongs to component c modulo K.
             mean, noise = (jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]) for x in drawn)
@@ -306,6 +311,7 @@ class MixturePosterior(Fitted):
 
     def _refuse_infinite(self) -> None:
         """Raise the error of the first component in which a variance of a mean reward does not exist. Host side."""
+        # An infinite variance in one component makes that of the mixture infinite.
         if is_concrete(self):
             infinite = self._each(lambda component: xp.isinf(component.reward_cells.variance()).any())
             for k in np.flatnonzero(infinite):
@@ -325,6 +331,7 @@ class MixturePosterior(Fitted):
 
         A node far out, where a mean is 1e12, would take all digits from the others.
         """
+        # centre + sum_k w_k (x_k - centre): the weights add to one, so that the centre drops out exactly.
         weights = jnp.asarray(self.weights).astype(values.dtype)
         heaviest = values[jnp.argmax(weights)]
         centre = jnp.where(jnp.isfinite(heaviest), heaviest, 0.0)
@@ -338,6 +345,7 @@ class MixturePosterior(Fitted):
             answers = jax.tree.map(jnp.asarray, self._each(function))  # known numbers are numpy's
             return jax.tree.map(self._mean_by_weight, answers)
 
+        # A scan: one component at a time, as long as the list may be.
         def add(total: Tree, k: Int[Array, ""]) -> tuple[Tree, None]:
             answer = function(self.component(k))
             return jax.tree.map(lambda t, x: t + jnp.asarray(self.weights)[k].astype(x.dtype) * x, total, answer), None
@@ -379,6 +387,7 @@ class MixturePosterior(Fitted):
         Data that are impossible in one component alone rule that component out, and are accepted.
         """
         refusals: list[Exception] = []
+        # It is refused only if every possible component refuses it: then the first refusal is raised.
         for k in np.flatnonzero(np.isfinite(self.log_weights)):
             try:
                 return self.component(int(k)).check(transitions, weight)
@@ -428,6 +437,7 @@ class Mixture(MixturePosterior):
             raise ValueError("the mixture has no log_prior, expected one from infer to state its evidence")
         if is_concrete(self):
             evidences = [float(self.component(k).log_evidence) for k in range(self.num_components)]
+            # p(data) = sum_k p(k) p(data | k); components that the data have excluded add nothing.
             terms = np.asarray(self.log_prior, float) + np.where(self._possible, evidences, -np.inf)
             return float(np.logaddexp.reduce(terms)) if not np.isnan(terms).any() else np.nan
         evidences = jax.vmap(lambda component: component.log_evidence)(self.components)
@@ -463,6 +473,7 @@ class Mixture(MixturePosterior):
         if self.log_prior is not None:
             return None
         possible = np.flatnonzero(np.isfinite(np.asarray(self.log_weights))).tolist()
+        # Weights before the data are the posterior ones over the evidences: each evidence must be known for that.
         known = np.isfinite([float(self.component(k).log_evidence) for k in possible]).all()
         return None if known else "the evidence of a component is not known, nor the weights before the data"
 
@@ -540,6 +551,7 @@ class Mixture(MixturePosterior):
     def _share_all_but_priors(self) -> bool:
         """Whether components have the same data, tables and known numbers."""
         rows, rewards = self.components.transition_probs, self.components.reward_cells
+        # Leaves by identity: all arrays but the priors of rows and rewards have to be equal over the components.
         priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
         shared = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
         return not any(map(varies, shared))
@@ -553,6 +565,7 @@ class Mixture(MixturePosterior):
         rows = np.asarray(self.components.transition_probs.prior, np.float64).reshape(self.num_components, -1)
         rewards = self.components.reward_cells
 
+        # Rows [K, M K'] laid flat: element is a place in a component's flattened site rows.
         def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
             return rows[k[:, None], element]
 
@@ -585,6 +598,7 @@ class Mixture(MixturePosterior):
         if not is_concrete(self):
             return super().average(function)
         # What weighs less than rounding is left out: of a list of concentrations that is most of it.
+        # Weights below machine epsilon of the largest change no digit of the mean.
         weights = self.weights
         first_of, *rest = np.flatnonzero(weights > np.finfo(weights.dtype).eps * weights.max()).tolist()
         first = function(self.component(first_of))
@@ -665,6 +679,8 @@ class Mixture(MixturePosterior):
                 possible[k] = False
         if not possible.any():
             raise refusals[0]
+        # With known prior weights, start from these and the whole evidence; else from the weights so far and its
+        # growth.
         before_data = self.log_prior is not None
         start = np.asarray(self.log_prior if before_data else self.log_weights, np.float64)
         gain = _evidences(after) - (0.0 if before_data else _evidences([self.component(k) for k in range(len(after))]))
@@ -680,6 +696,7 @@ class Mixture(MixturePosterior):
     @property
     def _differ_in_rows_alone(self) -> bool:
         """Whether components differ in the concentrations of their rows alone, of which the same are positive."""
+        # Concentrations as signs: two components differ in their rows alone if all other leaves agree.
         possible = with_rows(self.components, np.asarray(self.components.transition_probs.prior) > 0)
         return all(bool((x == x[:1]).all()) for x in map(np.asarray, jax.tree.leaves(possible)))
 
@@ -695,6 +712,7 @@ class Mixture(MixturePosterior):
         if self.log_prior is None:
             raise ValueError("the mixture has no log_prior, expected one from infer to discount what it has learnt")
         components = [self.component(k).discount_data(factor) for k in range(self.num_components)]
+        # w_k is proportional to p(k) p(data | k)^factor: the discounted evidences give the weights anew.
         log_weights = np.asarray(self.log_prior, np.float64) + _evidences(components)
         log_weights = np.where(self._possible, log_weights, -np.inf)
         after = self._with_components(components, log_weights)
@@ -765,6 +783,7 @@ def _before_data(posterior: Mixture) -> Mixture:
     evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
     components = jax.vmap(lambda component: component.before_data())(posterior.components)
     known = posterior.log_prior
+    # Up to a constant; `log_prior` is known where `infer` built the mixture, and is then taken as it stands.
     backwards = jnp.where(posterior.log_weights > -jnp.inf, posterior.log_weights - evidence, -jnp.inf)
     weights = backwards if known is None else known - jax.nn.logsumexp(known)
     return replace(posterior, components=components, log_weights=weights)
@@ -812,6 +831,7 @@ def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | No
 
 
 def _require_alike(posteriors: Sequence[ConjugatePosterior]) -> None:
+    # One tree structure and one shape for each leaf: only then can the arrays be stacked.
     outlines = [
         (jax.tree.structure(posterior), [np.shape(leaf) for leaf in jax.tree.leaves(posterior)])
         for posterior in posteriors
@@ -833,6 +853,7 @@ def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitio
         ValueError, TypeError: transitions that the space cannot hold (not inside a trace).
     """
     place = _place(posterior, transitions)
+    # The predictive of a Dirichlet row is its mean, c_o / c0.
     return transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place)))
 
 
@@ -845,6 +866,7 @@ def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transition
     *cell, outcome = _place(posterior, transitions)
     if transitions.reward is None:
         return jnp.zeros(jnp.shape(transitions.state))
+    # Weight one where a reward was seen, zero where it was not or has no outcome to depend on.
     weight = jnp.ones(jnp.shape(transitions.state))
     seen = transitions.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)[0] != 0
     reward = jnp.asarray(transitions.reward, float)
@@ -877,6 +899,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     row_weight = transition.row_weight(weight)
     # log E[p_o^w] = rising(c_o, w) / rising(c0, w); known rows (no concentration) are exact powers.
     concentration = jnp.asarray(pick(rows.concentration, cell))
+    # A concentration of zero is an outcome of probability zero, or a known row.
     seen, total = concentration[outcome], concentration.sum(-1)
     rising = log_rising(jnp.where(seen > 0, seen, 1.0), row_weight) - log_rising(
         jnp.where(total > 0, total, 1.0), row_weight
@@ -886,6 +909,7 @@ def log_gain(posterior: ConjugatePosterior, transition: Transitions, weight: Arr
     if transition.reward is None:
         return gain
     weight, reward = transition.observed_rewards(weight, by_outcome=posterior.rewards_by_outcome)
+    # Outcome and reward are independent given the cell: their log densities add up.
     return gain + rewards.log_predictive(cell, outcome, reward, weight)
 
 

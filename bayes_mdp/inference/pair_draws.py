@@ -71,6 +71,7 @@ class PairRows:
     @cached_property
     def place(self) -> Int[np.ndarray, " E"]:
         """Where each entry lies in a matrix of states by next states and the end, [S S1]."""
+        # S next states and the end make rows of S + 1 columns.
         return self.state[self.pair] * (self.n_states + 1) + self.next_state
 
     @cached_property
@@ -87,6 +88,7 @@ class PairRows:
     def sums(self, values: Float[np.ndarray, "*N E"]) -> Float[np.ndarray, "*N Q"]:
         """The sums of the entries of each pair."""
         if self.width is not None:
+            # All pairs have as many outcomes: a reshape, where sums over ragged rows take a reduceat.
             return values.reshape(*values.shape[:-1], -1, self.width).sum(-1)
         return np.add.reduceat(values, self.first[:-1], axis=-1)
 
@@ -95,6 +97,7 @@ class PairRows:
         if probs.dtype == np.float64:
             return probs
         probs = probs.astype(np.float64)
+        # Rows of float32 sum to one but for rounding: normalised in double.
         return probs / self.sums(probs)[:, self.pair]
 
     def possible(
@@ -112,10 +115,12 @@ class PairRows:
         if positive.dtype == np.float64:
             return entry, positive
         positive, pair = positive.astype(np.float64), self.pair[entry]
+        # Normalised among the entries that are left, in double.
         return entry, positive / np.bincount(pair, positive, len(self.state))[pair]
 
     def cells(self, by_outcome: bool) -> tuple[Int[np.ndarray, "..."], ...]:
         """Index of the cells of a reward law: of the entries, where it depends on the outcome, else of the pairs."""
+        # Cells by outcome: one for each entry; else one for each pair.
         return (*(i[self.pair] for i in self.index), self.outcome) if by_outcome else self.index
 
     def expectation(
@@ -261,6 +266,7 @@ def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
     """
     if not isinstance(posterior, HoldsDraws):
         return posterior, num_draws
+    # A belief of N draws has no more than N to give.
     thinned = posterior.thinned(num_draws)
     return thinned, thinned.num_held
 
@@ -307,6 +313,7 @@ def pair_draws_of_samples(key: PRNGKeyArray, posterior: CanSample, needed: Bool[
         nonlocal used
         numbers = np.arange(used, used + num, dtype=np.uint32)
         used += num
+        # In float64 whatever the caller's precision: draws are used in double.
         with jax.enable_x64(True):
             return whole_draws(_sample(to_float64(posterior), _keys(key, numbers)))
 
@@ -354,12 +361,14 @@ def draws_of_pairs(whole: Callable[[int], WholeDraws], needed: Bool[np.ndarray, 
     """
     index = np.nonzero(needed)
     width = sizes.n_states + sizes.ends
+    # Rows of whole MDPs are dense: every state, and the end, is an entry of every pair.
     outcomes = np.tile(np.arange(width), len(index[0]))
     first = np.arange(0, len(outcomes) + 1, width)
     step = index[0] if len(index) == 3 else None
     rows = PairRows(step, index[-2], index[-1], first, outcomes, outcomes, sizes.n_states)
 
     def draw(num: int) -> Drawn:
+        # The needed pairs are taken out before anything is converted.
         drawn = whole(num).take((slice(None), *index))
         probs = np.asarray(drawn.probs, np.float64)
         if drawn.successor is not None:
@@ -381,6 +390,7 @@ def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"] | None
     """Pairs of one MDP with their possible outcomes, as one draw; None: all legal pairs."""
     index = np.nonzero(legal_pairs(mdp) if needed is None else needed)
     probs, reward, ends, successor = whole_draws(mdp).take(index)
+    # Listed successors give next states; dense rows count through them.
     probs, n_states = np.asarray(probs, np.float64), mdp.n_states
     reached = np.broadcast_to(np.arange(n_states), probs.shape) if successor is None else np.asarray(successor)
     if ends is not None:
@@ -388,6 +398,7 @@ def pairs_of_mdp(mdp: MDP | SparseMDP, needed: Bool[np.ndarray, "*H S A"] | None
         reached = np.concatenate([reached, np.full((len(reached), 1), n_states)], -1)
     pair, place = np.nonzero(probs)
     # A successor that is listed twice has both probabilities.
+    # Equal (pair, next state) are one entry, whose probabilities add up.
     entry, slot = np.unique(pair * (n_states + 1) + reached[pair, place], return_inverse=True)
     pair, next_state = np.divmod(entry, n_states + 1)
     first = np.searchsorted(pair, np.arange(len(probs) + 1))
@@ -401,6 +412,7 @@ def _dense(
     successor: Int[np.ndarray, "N Q K"], probs: Float[np.ndarray, "N Q K"], n_states: int
 ) -> Float[np.ndarray, "N Q S"]:
     """Rows from lists of successors; one that is listed twice has both probabilities."""
+    # A flat place for each (draw, pair, next state): one bincount adds duplicates.
     size = successor.shape[:-1]
     place = np.arange(math.prod(size)).reshape(size)[..., None] * n_states + successor
     return np.bincount(place.ravel(), probs.ravel(), math.prod(size) * n_states).reshape(*size, n_states)
@@ -429,6 +441,7 @@ def draws_of_sample(
 def draw_by_weight(key: PRNGKeyArray, weights: Float[AnyArray, " K"]) -> Callable[[int], Int[np.ndarray, " N"]]:
     """A stream of indices of components, or of draws, by weight."""
     stream = ElementStreams(key, COMPONENT, np.zeros(1, int))
+    # Inverse of the cumulative weights: one uniform number for each choice.
     cumulative = np.cumsum(np.asarray(weights, np.float64))
     # Of the last one that is possible, so that rounding of the sum chooses none of weight zero.
     last = int(np.flatnonzero(np.asarray(weights) > 0)[-1])

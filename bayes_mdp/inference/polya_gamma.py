@@ -93,13 +93,16 @@ def stick_draws(
         prior_words = "shrink=" if law.prior is None else f"coefficients of {type(base).__name__}"
         raise ValueError(f"method is 'gibbs', and stick_rows has {prior_words}, expected dist.Normal, or method='nuts'")
     size, number = law.prior.batch_shape
+    # Every stick has coefficients of its own: [p columns, K sticks].
     mean, scale = (np.broadcast_to(np.asarray(x, np.float64), (size, number)) for x in (base.loc, base.scale))
     if counts is not None and (counts != np.floor(counts)).any():
         raise ValueError("method is 'gibbs', and the counts of the log are no whole numbers, expected method='nuts'")
     generators = [host_generator(each) for each in jax.random.split(key, options.num_chains)]
     cells = visited_cells(law, counts)
     group = None if law.group is None else law.group[cells.context]
+    # Stick j is a binomial: of those that reach it, how many end there.
     sticks = [_stick(law, cells, group, j, mean[:, j], scale[:, j] ** -2.0) for j in range(number)]
+    # A generator for each chain; sticks of one chain draw from it in turn.
     chains = [[_chain(rng, stick, options) for stick in sticks] for rng in generators]
     names = law.sites if law.num_groups else law.sites[:1]
     # [chain, draw, ..., stick], by site.
@@ -120,9 +123,11 @@ def _stick(
     precision: Float[np.ndarray, " p"],
 ) -> _Stick:
     """The data of stick `j`, of the cells that have some; `group` is that of each cell."""
+    # Cells that no transition reached say nothing of the stick.
     used = cells.number[:, j] > 0
     flat = cells.columns[used]
     if group is not None:
+        # Intercepts of groups are columns of zeros and ones.
         flat = np.concatenate([flat, np.eye(law.num_groups)[group[used]]], -1)
     return _Stick(flat, cells.number[used, j], cells.taken[used, j], mean, precision, law.num_groups)
 
@@ -137,12 +142,16 @@ def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.
     # X' (y - n / 2): what does not depend on omega.
     pull = stick.columns.T @ (stick.taken - stick.reached / 2)
     for sweep in range(-options.num_warmup, options.num_samples):
+        # Lambda: the prior's precisions, and 1 / tau^2 for the intercepts.
         precision = np.concatenate([stick.precision, np.full(groups, tau**-2.0)])
         weighted = stick.columns.T
         if len(stick.reached):
+            # omega ~ PG(n, x . b); then X' diag(omega) X is the precision that the data add.
             weighted = weighted * draw_polya_gamma(rng, stick.reached, stick.columns @ b)
         root = np.linalg.cholesky(weighted @ stick.columns + np.diag(precision))
+        # m = V (X' (y - n / 2) + Lambda mu) by two triangular solves.
         centre = cho_solve((root, True), pull + precision * mean)
+        # root'^-1 z has covariance V.
         b = centre + solve_triangular(root.T, rng.standard_normal(total), lower=False)
         if groups:
             tau = _draw_scale(rng, tau, float((b[size:] ** 2).sum()), groups)
@@ -150,6 +159,7 @@ def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.
             trace[0][sweep], trace[1][sweep] = b, tau
     if not groups:
         return (trace[0],)
+    # Intercepts are returned in units of tau, as the program draws them.
     return trace[0][:, :size], trace[1], trace[0][:, size:] / trace[1][:, None]
 
 
@@ -157,9 +167,11 @@ def _draw_scale(rng: np.random.Generator, tau: float, squares: float, number: in
     """tau given intercepts Normal(0, tau^2), tau ~ HalfNormal(1): a slice in log tau, stepped out and shrunk."""
 
     def height(t: float) -> float:
+        # log density of log tau: the Jacobian turns tau^-number into tau^-(number - 1).
         return -(number - 1) * t - 0.5 * squares * np.exp(-2 * t) - 0.5 * np.exp(2 * t)
 
     now = np.log(tau)
+    # Neal (2003): a level below the density, then step out, then shrink about the present point.
     level = height(now) - rng.exponential()
     low = now - rng.random()
     high = low + 1.0

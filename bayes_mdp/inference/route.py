@@ -221,7 +221,8 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
+    if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
+        prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     with stage("infer (which route)"):
         # What a ready prior is needs no proof. It observes nothing itself.
         belief, fit = _ready_fit(prior, space, method)
@@ -239,7 +240,9 @@ def infer(
             known = Known(np.asarray(rewards.known), rewards.by_outcome)
         if known is not None:
             _check_known_rewards(space, transitions, known)
+    # All routes in float64 on the host; the posterior's arrays keep that width.
     with jax.enable_x64(True):
+        # Data that the program observes itself must not be given twice.
         if program is not None and transitions is not None:
             warn_counted_twice(program, transitions)
         if program is not None and why_not and fit.method not in ("exact", "mixture"):
@@ -247,6 +250,7 @@ def infer(
         with stage(f"infer ({fit.method})"):
             posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
+    # Without data and without chains the draws are independent ones of the prior: nothing to warn of.
     if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
         warn_of(posterior)
     if isinstance(data, Log | FoldedLog) and data.outcomes:
@@ -319,6 +323,7 @@ def _prior_shift(posterior: InferredPosterior) -> float:
     data = posterior.data_reward() if isinstance(posterior, CanWeighRewards) else None
     if data is None:
         return 0.0
+    # Shrinkage of the means, weighted by visits: how far the prior pulls them from the data.
     number, means = np.asarray(posterior.visit_counts(), np.float64), np.asarray(posterior.mean_mdp().reward)
     seen = (number > 0) & np.isfinite(np.asarray(data))
     moved, size = np.abs(means - np.asarray(data))[seen] @ number[seen], np.abs(np.asarray(data))[seen] @ number[seen]
@@ -349,6 +354,7 @@ def _ready_fit(
 ) -> tuple[ConjugatePosterior | None, Fit[ConjugatePosterior] | Fit[Mixture] | None]:
     """The belief of a ready prior before any data (of several: the first), and its inference; (None, None): it is no
     ready one, or another method is asked for."""
+    # Several closed forms are a discrete mixture: "exact" alone does not mean that.
     belief = ready_made(prior, space) if method in ("auto", "exact", "mixture") else None
     if isinstance(belief, enumerated.Branches):
         return (None, None) if method == "exact" else (belief.components[0], enumerated.fit_of(belief))
@@ -363,6 +369,7 @@ def prove(prior: Prior, space: StateActionSpace, method: str | Method, sampler: 
     """
     _check_arguments(prior, space, method, sampler)
     with jax.enable_x64(True), tracing():
+        # Random effects on rows bring their own sampler: Gibbs steps between concentration and rows.
         if isinstance(prior, PartialPooling):
             return _route_of_pooling(prior, space, method)
         program = trace_program(prior, space)
@@ -444,16 +451,19 @@ def find_route(question: Question) -> Route:
         ValueError: the named route cannot be proven (names the site in the way), or none serves.
     """
     program, method, sampler = question
+    # Improper priors without data have no posterior: refused before any route.
     check_proper(program)
     why_not: dict[str, str] = {}
 
     def over_hyperparameters() -> Route:
+        # A grid over at most two numbers, importance sampling over some more, chains over many (`method_of`).
         hierarchy = _prove_hierarchy(program)
         best = method_of(hierarchy)
         chosen = best or COLLAPSED if method == "auto" else str(method)
         if chosen in (QUADRATURE, IMPORTANCE):
             _check_integrable(hierarchy, chosen, best)
         _check_discrete(program, hierarchy.hyperparameters, sampler)
+        # Asked for by name it fails aloud; under "auto" chains take its place.
         fit = collapsed_posterior.fit_of(hierarchy, sampler, chosen, asked=method != "auto")
         if chosen == COLLAPSED:
             return Route(fit, why_not, hierarchy.hyperparameters)
@@ -472,6 +482,7 @@ def find_route(question: Question) -> Route:
         weighted = by_draws and factorise.allows_weights(factors, sampler)
         return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
+    # In order of preference: no Monte Carlo error, a finite sum, an integral, rewards alone by draws.
     proofs: dict[str, Callable[[], Route]] = {
         "exact": lambda: Route(_exact_fit(program), why_not),
         "mixture": over_branches,
@@ -489,12 +500,14 @@ def find_route(question: Question) -> Route:
         try:
             return proof()
         except NotConjugate as error:
+            # A route that was asked for by name reports why it cannot be.
             if proofs_to_try[-1] == name:
                 raise
             why_not[name] = str(error)
     if isinstance(method, Gibbs) or method == "gibbs":
         raise ValueError("method is Gibbs, expected a prior of models.partial_pooling, which alone is sampled by it")
     Probe(program)  # what no route infers rightly is refused
+    # The last resort: every site by chains, the program as it is.
     named = {"auto": sampler, "nuts": sampler, "svi": SVI(), "laplace": Laplace()}
     chosen = named[method] if isinstance(method, str) else method
     drawn = tuple(site.name for site in program.latents)
@@ -531,6 +544,7 @@ def _check_discrete(program: Program, drawn: tuple[str, ...], method: Method) ->
         return
     for site in program.latents:
         if site.name in drawn and site.discrete and not site.bounded:
+            # HMC needs gradients: discrete sites are enumerated, which needs a finite support known beforehand.
             raise ValueError(
                 f"prior: site {site.name!r} ({site.family}) is discrete and has no finite list of values that is known "
                 "in front of the program, which its chains need, expected dist.Categorical over all values that it may "
@@ -562,6 +576,7 @@ def _prove(program: Program) -> tuple[ConjugatePosterior, Known | None]:
     alone."""
     probe = Probe(program)
     detected = detect(probe)
+    # Detection reads the jaxpr; certification compares densities at random points, by the seed of the program.
     certify(program, detected, np.random.default_rng(int(program.fingerprint, 16)))
     known = probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
     return detected.posterior, None if known is None else Known(known, program.law.by_outcome)
@@ -589,6 +604,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what has no closed form, on one line. `explain` says more."""
     first = next(iter(why_not.values()), "")  # what is in the way of a closed form, the best route
     reason = first.removeprefix("prior: ").partition(". method=")[0]
+    # "site x is in the way ..." is an error's sentence: as information only the site is named.
     site, in_the_way, _ = reason.partition(IN_THE_WAY)
     if in_the_way:
         reason = f"{site} has no closed form"
@@ -655,6 +671,7 @@ def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, kn
     Raises:
         ValueError: names the first row (of counts: the first cell), the known and the observed value.
     """
+    # Lower and upper bound of the support are the same number: the known reward.
     support = make_support(known.reward, known.reward, by_outcome=known.by_outcome)
     if isinstance(data, Counts):
         support.check_moments("data", data)
@@ -662,7 +679,9 @@ def _check_known_rewards(space: StateActionSpace, data: Transitions | Counts, kn
     check_transitions(data, space)
     if data.reward is None:
         return
+    # Weight zero marks rewards that were not observed, or have no outcome that they depend on.
     seen, _ = data.observed_rewards(np.ones(np.shape(data.state)), by_outcome=known.by_outcome)
+    # Rows without an outcome are at place O: clipped for the look-up, and not looked at.
     cells = support.at(data.cell(space), np.minimum(data.outcome(space), space.n_outcomes - 1))
     cells.check("data.reward", np.asarray(data.reward, np.float64), seen != 0)
 
@@ -716,6 +735,7 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     if form is None:
         return None
     forms = form.forms if isinstance(form, ClosedForms) else (form,)
+    # More components than memory allows: `infer` takes the general way instead.
     if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
         return None
     has_arrays = any(isinstance(value, np.ndarray) for ready_forms in forms for value in ready_forms.numbers)
@@ -729,6 +749,7 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     ]
     if not isinstance(form, ClosedForms):
         return _belief(ready_forms[0])
+    # Equal forms share one digest, by which proofs and compiled functions are remembered.
     digest = hashlib.sha256(
         f"{form.site} {len(ready_forms)} {' '.join(ready_form.fingerprint for ready_form in ready_forms)}".encode()
     )
@@ -754,6 +775,7 @@ def _digest(form: ClosedForm, space: StateActionSpace, words: str) -> str:
     digest = hashlib.sha256(f"{words} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
     for value in (*jax.tree.leaves(space), *form.numbers):
         array = np.asarray(value)
+        # Type and shape first: equal bytes of another shape are another prior.
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
 
@@ -763,6 +785,7 @@ def _belief(ready: ReadyMade) -> ConjugatePosterior:
     sites: Sites = {}
     with jax.enable_x64(True):
         rows, elements = _rows(ready.form, ready.space, sites)
+        # Elements are numbered through all sites, in the order in which the program draws them.
         start = sum(int(np.prod(shape)) for shape in sites.values())
         rewards, cells = _rewards(ready.form, ready.space, sites, start)
         size = sum(int(np.prod(shape)) for shape in sites.values())
@@ -774,6 +797,7 @@ def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[Diri
     """The belief about the rows, and which element of the sites is which of its concentrations."""
     concentration, possible = row_concentrations(form.concentration, space)
     shape = possible.shape
+    # One possible outcome: probability one, nothing to learn.
     if (possible.sum(-1) == 1).all():
         # Known rows; the belief about them has one row that nothing uses.
         none = np.full(shape, -1)
@@ -783,6 +807,7 @@ def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[Diri
     positive = np.where(possible & (np.asarray(concentration) <= 0), 1.0, np.asarray(concentration))
     prior = np.where(possible, positive, 0.0).reshape(-1, shape[-1])
     check_positive("prior: transition.concentration", np.where(possible, positive, 1.0))
+    # All rows [*H S A] are draws of one site, flattened to [rows, O] for the belief.
     sites["transition"] = shape
     return dirichlet_rows(prior, shape, sites=(("transition", shape[:-1]),)), np.arange(prior.size).reshape(prior.shape)
 
@@ -793,6 +818,7 @@ def _rewards(
     """The belief about the rewards; for each of their parameters, the elements behind the cells."""
     if form.rewards == "known":
         reward = form.hyperparameters["reward"]
+        # A number, a table by state and action, or one by outcome: every cell gets its known reward.
         by_outcome = known_by_outcome(np.shape(reward), space)
         return known_rewards(broadcast_to_cells("reward", reward, space, by_outcome), by_outcome=by_outcome), ()
     by_outcome = bool(form.by_outcome)
@@ -810,6 +836,7 @@ def _rewards(
 
 
 def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, "*cells"]]) -> RewardBelief:
+    # Each family takes its hyperparameters in the order in which its prior names them.
     if form.rewards != "normal":
         families = {"normal_gamma": NormalGammaBelief, "bernoulli": BetaBelief, "poisson": GammaBelief}
         return families[form.rewards](*numbers)
@@ -817,6 +844,7 @@ def _reward_belief(form: ClosedForm, numbers: list[Float[np.ndarray, "*cells"]])
     # By way of the precisions that the program states, so that the numbers are those of `detection` to the last bit:
     # NumPy's power of an array differs there from that of C, by which known numbers are computed in it.
     small = compact(noise_scale)
+    # scale^-2 may overflow to inf, which check_positive refuses by name below.
     with np.errstate(over="ignore", divide="ignore"):
         precision = scale.ravel() ** -2.0
         noise = np.broadcast_to(np.reshape([x**-2.0 for x in small.ravel()], small.shape), scale.shape)

@@ -134,6 +134,7 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
         'exact'
     """
     if not isinstance(posterior, Storable):
+        # A class outside this list may hold what no file can: refused, not half saved.
         raise TypeError(
             f"posterior is a {type(posterior).__name__}, expected a posterior as infer returns it, "
             "PosteriorSamples or a Mixture"
@@ -141,16 +142,20 @@ def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     # The tree is JSON with arrays by number; the arrays follow as raw bytes; a checksum over all of it ends the file.
     arrays: list[np.ndarray] = []
     kept = to_store(posterior) if isinstance(posterior, ContextPosterior) else posterior
+    # Arrays are collected in the order in which the tree meets them.
     tree = _encode(kept, "posterior", arrays)
     header = {
         "format": FORMAT_VERSION,
         "libraries": {name: version_of(name) for name in _LIBRARIES},
+        # Types and shapes stand in the header: the bytes are read without a mark.
         "arrays": [[array.dtype.name, list(array.shape)] for array in arrays],
         "tree": tree,
     }
     text = json.dumps(header).encode()
+    # Length of the header in front, so that it can be read without the rest.
     body = b"".join([_MAGIC, len(text).to_bytes(_LENGTH, "little"), text, *(_bytes(array) for array in arrays)])
     content = body + hashlib.sha256(body).digest()
+    # Written under another name and renamed: a file that is there is whole.
     write_beside(path, lambda beside: beside.write_bytes(content))
 
 
@@ -178,8 +183,10 @@ def load(path: str | os.PathLike[str]) -> Storable:
     """
     # Checksum before content: nothing of an altered file is interpreted.
     content = read_bytes(path, "a posterior that bayes_mdp.save wrote")
+    # The last bytes are the checksum of all before.
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if not body.startswith(_MAGIC):
+        # Magic first: any other file gets its own message.
         raise ValueError(f"{path} is no saved posterior: it does not begin with {_MAGIC.decode()}")
     if hashlib.sha256(body).digest() != digest:
         raise ValueError(f"{path} is cut or altered: its checksum does not fit, expected the file as it was saved")
@@ -211,6 +218,7 @@ def is_saved(path: str | os.PathLike[str]) -> bool:
 def _header(path: str | os.PathLike[str], body: bytes) -> tuple[dict[str, Json], bytes]:
     """The header, and the bytes after it."""
     start = len(_MAGIC) + _LENGTH
+    # The length of the header stands in front of it: no search for its end.
     end = start + int.from_bytes(body[len(_MAGIC) : start], "little")
     try:
         header = json.loads(body[start:end])
@@ -225,6 +233,7 @@ def _header(path: str | os.PathLike[str], body: bytes) -> tuple[dict[str, Json],
 
 def _writer(header: dict[str, Json]) -> str:
     libraries = header.get("libraries")
+    # What a file says of its writer is shown, not believed.
     wrote = libraries.get("bayes-mdp") if isinstance(libraries, dict) else None
     return wrote[:40] if isinstance(wrote, str) else "of an unknown version"
 
@@ -233,6 +242,7 @@ def _check_parts(posterior: object) -> None:
     """Arrays and sizes of a posterior fit each other; only shapes are computed."""
     if not isinstance(posterior, Storable) or isinstance(posterior, ContextPosterior):
         raise ValueError(f"its root is a {type(posterior).__name__}")
+    # Shapes alone: eval_shape runs the methods on outlines.
     # The masks of a mixture's components have an axis of components: the space of the whole is checked.
     if not isinstance(posterior, PosteriorSamples):
         posterior.space.__check_init__()
@@ -248,6 +258,7 @@ def _check_parts(posterior: object) -> None:
 
 def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     """`value` as JSON; arrays are appended to `arrays` and referred to by number."""
+    # The order matters: a NumPy scalar is a number, and a label a tuple of its own kind.
     if isinstance(value, np.generic) and value.ndim == 0:
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -260,6 +271,7 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     if isinstance(value, dict):
         return {"dict": [[key, _encode(item, f"{name}[{key!r}]", arrays)] for key, item in value.items()]}
     record = _records().get(type(value).__name__)
+    # The exact class: a subclass of the user's would not come back as itself.
     if record is not None and type(value) is record:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(record)}
         fields = {key: _encode(item, f"{name}.{key}", arrays) for key, item in fields.items()}
@@ -272,15 +284,18 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     if isinstance(value, type):
         return {"law_type": _law_name(value, name)}
     if isinstance(value, _LAW_KINDS):
+        # NumPyro's laws are trees: parameters, and what is static about them.
         parameters, static = value.tree_flatten()
         parts = _encode((tuple(parameters), static), name, arrays)
         return {"law": _law_name(type(value), name), "parts": parts}
+    # Programs are dropped: a file holds no code.
     if isinstance(value, Hierarchy) or callable(value):
         return None
     raise TypeError(f"{name} is a {type(value).__name__}, expected a str, int, float, bool, None or a tuple of those")
 
 
 def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
+    # Tags mirror those of _encode; a plain value has none.
     if not isinstance(value, dict):
         return value
     if "label" in value:
@@ -299,6 +314,7 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
         parameters, static = _decode(value["parts"], arrays)
         return _law_type(value["law"]).tree_unflatten(static, parameters)
     kind = value["record"]
+    # Names come from the file: only records of this list can be made.
     if not isinstance(kind, str) or kind not in (records := _records()):
         raise ValueError(f"it holds a record {kind!r:.40}, which is not known here")
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
@@ -320,6 +336,7 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
 
 def _law_name(kind: type, name: str) -> list[str]:
     """Where NumPyro keeps this distribution, constraint or transform."""
+    # Only what NumPyro itself exports: a name in a file cannot reach any other class.
     for module, home in _LAW_MODULES.items():
         if getattr(home, kind.__name__, None) is kind and issubclass(kind, _LAW_KINDS):
             return [module, kind.__name__]
@@ -341,6 +358,7 @@ def _bytes(array: np.ndarray) -> bytes:
 def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
     # Sizes from the header are compared with the bytes that are there before anything is allocated.
     sizes = []
+    # Whole non-negative sizes and known types: nothing else enters a product.
     for i, (name, shape) in enumerate(table):
         if name not in _DTYPES or not all(type(n) is int and n >= 0 for n in shape):
             raise ValueError(f"its array {i} is of type {name!r:.40} and shape {shape!r:.40}")
@@ -350,6 +368,7 @@ def _read_arrays(table: list[list[Json]], content: bytes) -> list[np.ndarray]:
     arrays, start = [], 0
     for (name, shape), size in zip(table, sizes, strict=True):
         dtype = np.dtype(name).newbyteorder("<")
+        # Little-endian on every machine, converted to the machine's own order.
         flat = np.frombuffer(content[start : start + size], dtype)
         arrays.append(flat.reshape(shape).astype(name))
         start += size

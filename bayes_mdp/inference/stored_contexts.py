@@ -100,12 +100,15 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
         posterior: as `infer` returns it; beliefs by context are worked out for every context.
     """
     contexts, number = posterior.contexts, len(posterior.contexts)
+    # A belief for each context, or draws that they have in common.
     shared = posterior.parts is None
+    # Beliefs by context are stored one by one, common draws as tables over all contexts.
     rows, reward = posterior.tables if shared else (None, None)
     laplace = posterior.laplace
     return StoredContexts(
         posterior.space.alone,
         tuple(StoredColumn(*column) for column in contexts.columns),
+        # How often each context was seen, which tables and subgroups show.
         contexts.transitions,
         contexts.subjects,
         contexts.process,
@@ -114,12 +117,15 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
         posterior.counts,
         rows,
         reward,
+        # Mean rewards by outcome, where they depend on it.
         posterior.outcome_reward(np.arange(number)),
         None if posterior.sites is None else {name: np.asarray(x) for name, x in posterior.sites.items()},
         None if shared else tuple(posterior.at(c) for c in range(number)),
         tuple(_law_record(law) for law in posterior.laws),
+        # Five numbers of the approximation about the mode; its draws are in the tables.
         None if laplace is None else tuple(float(x) for x in laplace[3:]),
         posterior.doubts,
+        # Outcomes beside the reward are posteriors of their own.
         {name: to_store(outcome) for name, outcome in posterior.paired.items()} or None,
         float(posterior.worth_each),
     )
@@ -141,6 +147,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         stored.process,
     )
     space = ContextSpace.over(stored.space, contexts)
+    # Every array is held against the sizes of the space before it is believed.
     full = (len(contexts), *space.shape, space.n_outcomes)
     for column in contexts.columns:
         _check(f"covariate {column.name!r}", np.shape(column.values), full[:1])
@@ -150,8 +157,10 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
     elif stored.rows is None or stored.reward is None:
         raise ValueError("it has neither draws nor a posterior of each context")
     else:
+        # Draws first, then contexts.
         _check("rows", stored.rows.shape[1:], full)
         _check("reward", stored.reward.shape, (len(stored.rows), *full[:-1]))
+    # The program is not there: new contexts are refused when they are asked for.
     return ContextPosterior(
         space,
         None,
@@ -187,6 +196,7 @@ class _ByPlace:
 
 
 def _mode_draws(evidence: float, by_curvature: float, pareto_k: float, effective: float, proposals: float) -> ModeDraws:
+    # Its points are not needed again: what was found out about them is.
     none = np.zeros((0, 0))
     return ModeDraws(none, np.zeros(0), none, evidence, by_curvature, pareto_k, effective, int(proposals))
 
@@ -198,7 +208,9 @@ def _law_record(law: RowLaw) -> StoredLaw:
 
 
 def _law(stored: StoredLaw) -> RowLaw:
+    # Columns are known by name and scale alone: enough for coefficients.
     none = np.zeros((0, 0, 0, len(stored.columns)))
+    # A formula without terms: designs of new contexts cannot be built.
     design = Design(Formula(False, (), ()), {}, Layout((), ()), 0, stored.columns, stored.mean, stored.spread)
     possible = np.zeros((0, 0, 0), bool) if stored.of_rows else None
     about = (stored.kind, stored.name, none, design, stored.standardised, stored.outcomes, stored.fixed, stored.by)

@@ -212,6 +212,7 @@ def layout_of(posterior: Summarised) -> Section:
         TypeError: no posterior of this package.
     """
     check_has_summary(posterior)
+    # A traced posterior has no numbers, a batch more than one answer.
     if not is_concrete(posterior) or posterior.is_batch:
         return Section(repr(posterior))
     columns = _columns(posterior)  # not the table: pandas takes a quarter of a second to load
@@ -234,6 +235,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     space = posterior.space
     moments = jax.tree.map(lambda x: np.asarray(x, float), moments_of(posterior))
     probs = moments.probs
+    # The most probable outcome of each pair, and its probability.
     best = probs.argmax(-1)[..., None]
     prob = np.take_along_axis(probs, best, -1)[..., 0]
     # Equal probabilities up to rounding: no outcome is the most likely one.
@@ -256,6 +258,7 @@ def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
     columns = {name: values[legal] for name, values in columns.items()}
     # Both uncertainties relative to their largest value, so that units of rewards do not matter; ties by visits.
     score = np.maximum(_relative(columns["row_sd"]), _relative(columns["reward_sd"]))
+    # lexsort takes the last key first: by score, and among equals the least visited first.
     order = np.lexsort((columns["visits"], -score))
     return {name: values[order] for name, values in columns.items()}
 
@@ -277,6 +280,7 @@ def _objects(names: Names) -> np.ndarray:
 
 def _relative(sd: np.ndarray) -> np.ndarray:
     finite = sd[np.isfinite(sd)]
+    # A known MDP has no spread: nothing to divide by.
     largest = finite.max(initial=0.0)
     return sd / largest if largest > 0 else np.where(np.isfinite(sd), 0.0, sd)
 
@@ -285,6 +289,7 @@ def _outcome_labels(
     space: StateActionSpace, outcome: Int[np.ndarray, "*H S A"], shown: Bool[np.ndarray, "*H S A"]
 ) -> np.ndarray:
     """The name of an outcome of every pair; None where it is not to be shown."""
+    # Outcomes are places in the list of successors of their pair, where the space has one.
     if space.successors is not None:
         outcome = np.take_along_axis(
             np.broadcast_to(space.successors, (*outcome.shape, space.n_outcomes)), outcome[..., None], -1
@@ -297,6 +302,7 @@ def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, F
     space, tried = posterior.space, columns["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
+    # Steps are added up: a state is visited if any step reached it.
     states = np.asarray(posterior.visit_counts()).sum(-1)
     visited = (states if states.ndim == 1 else states.sum(0)) > 0
     never = [str(name) for name, seen in zip(space.state_names, visited, strict=True) if not seen]
@@ -326,11 +332,13 @@ def _independence(posterior: Summarised) -> str:
 
 def _without_data(posterior: Summarised) -> list[str]:
     """Pairs that were never tried, and those that an informative prior alone knows."""
+    # Illegal pairs are not missing.
     missing = np.asarray(posterior.visit_counts()) <= 0
     if posterior.space.legal is not None:
         missing &= posterior.space.legal
     informed, weight = np.zeros(missing.shape, bool), np.zeros(missing.shape)
     if missing.any() and isinstance(posterior, CanCountPrior):
+        # A flat prior says nothing of a pair; an informative one does, and the reader must know from where.
         weight, is_empty = map(np.asarray, posterior.prior_weight())
         informed = missing & ~is_empty & np.isfinite(weight)
     sentences = []
@@ -346,6 +354,7 @@ def _without_data(posterior: Summarised) -> list[str]:
 
 def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
     """One line per thing that a reader should not miss."""
+    # In the order in which they matter: data at all, pairs without, rewards that cannot be trusted.
     visits, share, paid, reward_sd = (columns[name] for name in ("visits", "prior_share", "reward_share", "reward_sd"))
     total, tried = float(visits.sum()), visits > 0
     sentences = []
@@ -368,6 +377,7 @@ def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str
             "intervals exist, a standard deviation does not."
         )
     # The prior's share of the concentration says how much of the answer is the data's.
+    # Untried pairs have been reported above already.
     ruled = tried & (share > 0.5)
     if ruled.any():
         sentences.append(
@@ -395,6 +405,7 @@ def _sites(sites: LatentSites | None) -> Section | None:
     if sites is None or not sites.draws:
         return None
     weights = np.asarray(sites.weights, float)
+    # 1 / sum w^2; enumerated values are not draws and have none.
     carried = float(1 / (weights**2).sum()) if sites.drawn else np.nan
     rows: list[tuple[str, ...]] = []
     places = []
@@ -407,6 +418,7 @@ def _sites(sites: LatentSites | None) -> Section | None:
             best = int(probs.argmax())
             places.append(f"{name}: most probably {listed[best]:g} (P = {probs[best]:.3f}) of {len(listed)} values")
             continue
+        # The diagnostics of chains where there were some, else what the weights are worth.
         size = sites.ess.get(name, np.full(values.shape[1:], carried))
         hat = sites.r_hat.get(name, np.full(values.shape[1:], np.nan))
         rows += _site_rows(name, values, weights, (np.asarray(size), np.asarray(hat)))
@@ -424,6 +436,7 @@ def _site_rows(
     mean = np.tensordot(weights, values, 1)
     sd = np.sqrt(np.tensordot(weights, (values - mean) ** 2, 1))
     size, hat = quality
+    # A large site in one line: the worst element speaks for all.
     if mean.size > SHOWN_ELEMENTS:
         least = np.min(size[np.isfinite(size)], initial=np.inf)
         largest_hat = np.max(hat[np.isfinite(hat)], initial=0.0) or np.nan
@@ -462,6 +475,7 @@ def _worst(columns: dict[str, np.ndarray]) -> Section:
     shown = {name: values[:SHOWN_PAIRS].tolist() for name, values in columns.items()}
     named = [name for name in PLATE_NAMES if name in columns]
     labels = [x for name in (*named, "likeliest") if name in columns for x in shown[name] if x is not None]
+    # One set of short names for all columns: a name that is cut is cut alike everywhere.
     short = dict(zip(map(str, labels), clip_names(labels), strict=True))
     text = {name: [short[str(x)] for x in shown[name]] for name in named}
     text["visits"] = [f"{x:.7g}" for x in shown["visits"]]
@@ -485,8 +499,10 @@ def clip_names(names: Sequence[object]) -> list[str]:
     Args:
         names: as they are shown together.
     """
+    # Line breaks and runs of blanks would break the table.
     text = [" ".join(str(name).split()) for name in names]
     long, room = {x for x in text if len(x) > LONGEST_NAME}, LONGEST_NAME - 3
+    # The common beginning of all long names, by comparing the first and the last in order.
     first, last = min(long, default=""), max(long, default="")
     common = next((i for i, (x, y) in enumerate(zip(first, last, strict=False)) if x != y), 0)
     ways: tuple[Callable[[str], str], ...] = (
@@ -496,6 +512,7 @@ def clip_names(names: Sequence[object]) -> list[str]:
         lambda x: "..." + x[common : common + room],
     )
     short_names = set(text) - long
+    # The first way of cutting that keeps different names different.
     best = next((cut for cut in ways if len({*map(cut, long)} | short_names) == len(set(text))), str)
     return [best(x) if x in long else x for x in text]
 

@@ -125,7 +125,9 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         was tried, the posterior is of another kind.
     """
     if not isinstance(posterior, _Counted) or not posterior.num_rewards_observed():
+        # Without rewards nothing was tried in this sense.
         return None
+    # Legal pairs with data against legal pairs without.
     tried = np.asarray(posterior.visit_counts()) > 0
     legal = True if posterior.space.legal is None else np.asarray(posterior.space.legal)
     untried = ~tried & legal
@@ -133,12 +135,15 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         return None
     moments = moments_of(posterior)
     reward, variance = (np.asarray(x, np.float64) for x in (moments.reward, moments.reward_variance))
+    # Means that do not exist are no bar.
     means = reward[tried & np.isfinite(reward)]
     if not means.size:
         return None
+    # The bar: the best mean reward among pairs that were tried.
     best = float(means.max())
     # About rewards that the program fixes nothing is unknown.
     doubtful = ~(variance <= 0)
+    # Rounding, and the Monte Carlo error where means are of draws.
     slack = ROUNDING * np.maximum(np.abs(reward), abs(best)) + _error(posterior, variance)
     pairs = untried & doubtful & (reward > best + slack)
     if not pairs.any():
@@ -150,6 +155,7 @@ def _error(posterior: object, variance: Float[np.ndarray, "*H S A"]) -> Float[np
     """Four Monte Carlo standard errors of the mean rewards; zero in closed form."""
     if not hasattr(posterior, "mcmc"):
         return 0.0
+    # Four standard errors of a mean of so many effective draws.
     size = float(np.asarray(getattr(posterior, "effective_sample_size")()))  # noqa: B009 - of no protocol here
     return ERRORS * np.sqrt(np.where(np.isfinite(variance), variance, 0.0) / max(size, 1.0))
 
@@ -169,6 +175,7 @@ def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
         moments = as_numpy(_moments_in_jit(jax.tree.map(np.array, posterior)))
     if not isinstance(posterior, _KnowsMissingMeans):
         return moments
+    # Draws have a mean even where the law has none.
     missing = posterior.missing_means()
     reward, variance = np.where(missing, np.nan, moments.reward), np.where(missing, np.inf, moments.reward_variance)
     return moments._replace(reward=reward, reward_variance=variance)

@@ -48,6 +48,7 @@ def wide_law(posterior: object) -> str | None:
     """
     kept_sums = posterior.reward_sums() if isinstance(posterior, _HasSums) else None
     if kept_sums is None or kept_sums[0] not in REAL + COUNTS or kept_sums[1].dtype != np.float64:
+        # In single precision sums are no longer whole.
         return None
     law, sums = kept_sums
     kind = _kind(sums)
@@ -64,10 +65,13 @@ def wide_law(posterior: object) -> str | None:
 
 def _kind(sums: Float[np.ndarray, "K 3"]) -> str | None:
     """Of which of `READY` the rewards have the sums."""
+    # Groups without rewards say nothing.
     count, mean, ss = sums[sums[:, 0] > 0].T
     first, second = count * mean, ss + count * mean**2  # sum r, sum r^2
+    # Rounding grows with the size of what was added.
     slack = TOLERANCE * (count + np.abs(first) + np.abs(second))
     whole = [np.abs(x - np.round(x)) <= slack for x in (count, first, second)]
+    # Sums of whole numbers are whole.
     if not count.size or not np.all(whole) or np.any(first < -slack):
         return None
     excess = second - first  # sum r (r - 1)
@@ -75,4 +79,5 @@ def _kind(sums: Float[np.ndarray, "K 3"]) -> str | None:
         # Both are there: all zero, or all one, says nothing.
         return BINARY if 0 < np.round(first.sum()) < np.round(count.sum()) else None
     counts = (excess >= -slack) & (np.round(excess) % 2 == 0)
+    # r (r - 1) is even for every count.
     return COUNTED if counts.all() and count.sum() >= ENOUGH else None

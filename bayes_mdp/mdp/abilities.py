@@ -58,6 +58,7 @@ def require_ability(posterior: object, protocol: type, who: str, *, instead: str
         TypeError: "OPSRL needs a posterior that has sample_next, got a Mixture without sample_next: use a posterior in
             closed form (infer with method='exact'), or PSRL".
     """
+    # By name alone: whether a method works shows when it is called.
     members, missing = _members(posterior, protocol)
     if missing:
         have_it = _HAVE_IT.get(protocol, "one that infer returns")
@@ -142,6 +143,7 @@ def sizes_of(posterior: CanSample) -> Sizes:
         return posterior.sizes()
     with jax.enable_x64(True):
         mdp = _sample(to_float64(posterior))
+    # Masks and the first state are the same in all draws.
     legal, initial = (None if x is None else np.asarray(x) for x in (mdp.legal, mdp.initial))
     initial = None if initial is None else initial.astype(np.float64)
     return Sizes(mdp.reward.shape, mdp.end_probs is not None, legal, initial)

@@ -42,6 +42,7 @@ class ProductLabel(tuple[Hashable, ...]):
     def __new__(cls, parts: Iterable[Hashable], names: Iterable[Hashable]) -> "ProductLabel":
         """From the parts and as many names."""
         label = super().__new__(cls, parts)
+        # A tuple, so that it compares and hashes as its parts do.
         label.names = tuple(map(str, names))
         return label
 
@@ -85,11 +86,13 @@ def policy_array(
     if not is_by_label(policy):
         raise TypeError(f"policy is {described(policy)}, expected a mapping from states to actions, or a list of them")
     legal = np.ones((len(states), len(actions)), bool) if legal is None else np.asarray(legal)
+    # One mapping for all steps, or one for each.
     if isinstance(policy, Mapping):
         probs = _table("policy", policy, states, actions, legal, optional)
     else:
         steps = [_table(f"policy[{h}]", table, states, actions, legal, optional) for h, table in enumerate(policy)]
         probs = np.stack(steps)
+    # Actions where no state mixes; else probabilities.
     return probs.argmax(-1) if (probs.max(-1) == 1.0).all() else probs
 
 
@@ -112,6 +115,7 @@ def _table(
     missing = [state for state in states if state not in policy and state not in optional]
     if missing:
         raise ValueError(f"{name} has no action for {label_list(missing)}, expected one for every state")
+    # States without an entry act uniformly over what is legal.
     probs = legal / legal.sum(-1, keepdims=True)
     for s, state in enumerate(states):
         if state not in policy:
@@ -159,6 +163,7 @@ def policy_labels(policy: object, states: Names, actions: Names) -> PolicyNames:
     else:
         fault = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
         raise TypeError(f"policy {fault}, expected {expected}")
+    # One table for each step; of a policy without steps there is one.
     tables = [_with_labels(step, states, actions) for step in probs.reshape(-1, len(states), len(actions))]
     return tables[0] if probs.ndim == 2 else tables
 
@@ -174,6 +179,7 @@ def _check_size(name: str, array: np.ndarray, size: tuple[int, ...], axes: str) 
 def _with_labels(probs: Float[np.ndarray, "S A"], states: Names, actions: Names) -> dict[Hashable, Any]:
     labelled: dict[Hashable, Any] = {}
     for state, row in zip(states, probs, strict=True):
+        # Actions of probability zero are not named.
         taken = {action: float(chance) for action, chance in zip(actions, row, strict=True) if chance > 0}
         labelled[state] = next(iter(taken)) if row.max() == 1.0 and len(taken) == 1 else taken
     return labelled
@@ -261,6 +267,7 @@ _LONGEST = 1000
 def natural_order(labels: Iterable[Hashable]) -> tuple[Hashable, ...]:
     """Labels in order: numbers by size, text with its digits as numbers, tuples by entry, the rest by its text."""
     listed: list[Any] = list(labels)
+    # Equal kinds sort by themselves; mixed ones by kind first.
     return tuple(sorted(listed) if all(type(label) is int for label in listed) else sorted(listed, key=_key))
 
 
@@ -270,6 +277,7 @@ def _key(label: Hashable) -> tuple[Any, ...]:
     if isinstance(label, tuple):
         return (2, *(_key(entry) for entry in label))
     text = label if isinstance(label, str) else repr(label)
+    # Text in runs of digits and of others; the text itself decides between equal runs.
     return (1, *map(_part, re.split(r"(\d+)", text)), text)
 
 
@@ -300,6 +308,7 @@ def warn_of_similar(
         labels: distinct ones.
         columns: for each column of these labels the number of rows that each label is in.
     """
+    # A label may stand in several columns: the one where it is commonest counts.
     rows = np.max(list(columns), axis=0)
     counts = {x: int(n) for x, n in zip(labels, rows, strict=True) if isinstance(x, str)}
     pairs = list(similar_pairs(counts))
@@ -325,6 +334,7 @@ def similar_pairs(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         rows: label -> number of its rows.
     """
     spellings: dict[str, list[str]] = {}
+    # Labels without a letter or a digit have no spelling.
     for label in rows:
         if any(map(str.isalnum, label)):
             spellings.setdefault(_spelling(label), []).append(label)
@@ -338,11 +348,13 @@ def similar_pairs(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def _misspelt(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """By keys: words at one edit from each other share one of what is left of them without one of their letters, or
     one is what is left of the other."""
+    # Words of letters alone: numbers that differ by a digit are no misspelling.
     words = [label for label in rows if SHORTEST <= len(label) <= LONGEST and label.isalpha()]
     rare = [label for label in words if rows[label] == 1]
     if not rare:
         return
     known: dict[str, list[str]] = {}
+    # The commonest first: each key keeps a few of them.
     for label in sorted((x for x in words if rows[x] >= COMMON), key=lambda x: -rows[x]):
         for key in _keys(label):
             bucket = known.setdefault(key, [])
@@ -362,8 +374,10 @@ def is_one_edit(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     if short == long or len(long) > len(short) + 1:
         return False
+    # The first place where they differ.
     i = next((k for k, (x, y) in enumerate(zip(short, long, strict=False)) if x != y), len(short))
     if len(short) < len(long):
+        # One letter more: what follows it is equal.
         return short[i:] == long[i + 1 :]
     return short[i + 1 :] == long[i + 1 :] or (short[i + 1 : i + 2] + short[i] + short[i + 2 :] == long[i:])
 
@@ -378,6 +392,7 @@ def _spelling(label: str) -> str:
     Of text that is a number: how Python writes it.
     """
     if len(label) <= _DIGITS and _NUMBER.fullmatch(label.strip()):
+        # As a number: "1.0" and "1" are one spelling.
         return repr(float(label) + 0.0)  # -0.0 + 0.0 is 0.0
     return _BETWEEN.sub(" ", _SIGN.sub("\N{MINUS SIGN}", label.strip().casefold()))
 

@@ -73,6 +73,7 @@ class Contexts:
     ) -> None:
         self.columns, self.transitions, self.subjects = tuple(columns), transitions, subjects
         self.process, self._origin = process, origin
+        # Kept at the contexts of the log: other contexts are standardised alike.
         self._scales: dict[tuple[Formula, Layout], Scale] = {}
 
     @property
@@ -147,6 +148,7 @@ class Contexts:
         Raises:
             ValueError: no such covariate, or no context with that value.
         """
+        # Contexts that have every value asked for.
         fits = np.ones(len(self), bool)
         for name, value in pattern.items():
             matches = np.array([plain(x) == value for x in self.column(name).labels], bool)
@@ -161,6 +163,7 @@ class Contexts:
         Args:
             other: of the same covariates and levels.
         """
+        # The patterns of a table are distinct: at most one fits.
         same = np.ones(len(self), bool)
         for column, new in zip(self.columns, other.columns, strict=True):
             same &= column.values == new.values[0]
@@ -209,6 +212,7 @@ class Contexts:
         Raises:
             ValueError: a column of the formula that is constant in the log, or a sum of others.
         """
+        # The log decides by what columns are standardised.
         cache = self.origin._scales
         if (formula, layout) not in cache:
             cache[formula, layout] = scale_of(formula, self.origin.covariates, layout, self.origin.transitions)
@@ -257,10 +261,13 @@ class ContextSpace(StateActionSpace):
         size, number = self.n_states, self.n_contexts
         listed = self.successors
         if listed is None:
+            # Without lists every state, and the end, is a successor.
             listed = np.broadcast_to(np.arange(self.n_outcomes), (*self.shape, self.n_outcomes))
             listed = listed if self.support is None else np.where(self.support, listed, -1)
+        # States of context c begin at c S; the end comes after all of them.
         first = size * np.arange(number)[:, None, None, None]
         moved = np.where((listed >= 0) & (listed < size), listed + first, np.where(listed < 0, -1, size * number))
+        # Every context has the actions of the one.
         legal = None if self.legal is None else np.tile(self.legal, (number, 1))
         counted = None if self.multiplicity is None else np.tile(self.multiplicity, (number, 1, 1))
         names = (*self.contexts.names, "state")
@@ -355,6 +362,7 @@ class LoggedContexts:
             rows: Bool[N], which.
         """
         index, subject = self.index[rows], None if self.subject is None else self.subject[rows]
+        # The columns stay, and their numbers of transitions are counted anew.
         old = self.contexts
         contexts = Contexts(old.columns, *_numbers(index, subject, len(old)), old.process, old.origin)
         return LoggedContexts(contexts, index, subject)
@@ -382,6 +390,7 @@ class LoggedContexts:
             transitions: of the log.
             n_states: of one context.
         """
+        # The state of context c: c S + s.
         first = n_states * self.index if len(self.contexts) > 1 else 0
         state, reached = np.asarray(transitions.state), np.asarray(transitions.next_state)
         return Transitions(
@@ -432,6 +441,7 @@ class Roles(NamedTuple):
         for name, columns in (("covariates", covariates), ("varying", varying)):
             if isinstance(columns, str):
                 raise TypeError(f"{name} is {columns!r}, expected a list of columns: [{columns!r}]")
+        # Fixed for a subject, or varying from row to row.
         fixed, moving = tuple(covariates or ()), tuple(varying or ())
         if moving and process is None:
             raise ValueError(
@@ -478,6 +488,7 @@ class Roles(NamedTuple):
                 row and the column.
         """
         kinds = self.columns()
+        # Every column that was named must be there.
         for column in (*kinds, *([] if self.subject is None else [self.subject])):
             if column not in frame.columns:
                 present = [str(x) for x in frame.columns]
@@ -485,12 +496,14 @@ class Roles(NamedTuple):
                     f"{name} has no column {column!r}, expected one of {', '.join(map(repr, present))}"
                     + did_you_mean(column, present)
                 )
+        # Columns of the rows that became transitions.
         columns = [_column(column, kind, frame[column].iloc[kept], name, rows=kept) for column, kind in kinds.items()]
         subject = None if self.subject is None else _subjects(frame[self.subject].iloc[kept], name, self.subject, kept)
         if subject is not None:
             for column in columns:
                 if column.kind == FIXED:
                     _refuse_change(column, subject, kept, name)
+        # Distinct patterns of all columns together.
         index, first = _patterns([column.values for column in columns])
         columns = [column._replace(values=column.values[first]) for column in columns]
         contexts = Contexts(columns, *_numbers(index, subject, len(first)), self.process)
@@ -519,6 +532,7 @@ def _numbers(
     transitions = np.bincount(index, minlength=size).astype(np.float64)
     if subject is None:
         return transitions, None
+    # A subject is counted where it begins.
     _, first = np.unique(subject, return_index=True)
     return transitions, np.bincount(index[first], minlength=size).astype(np.float64)
 
@@ -535,6 +549,7 @@ def _subjects(cells: Any, name: str, column: str, rows: np.ndarray) -> Int[np.nd
 def _refuse_change(column: Column, subject: Int[np.ndarray, " N"], rows: np.ndarray, name: str) -> None:
     """Refuse a covariate that is not fixed for a subject."""
     _, first, inverse = np.unique(subject, return_index=True, return_inverse=True)
+    # Each row against the first of its subject.
     before = first[inverse.ravel()]
     changed = first_index(column.values != column.values[before])
     if changed is not None:
@@ -565,6 +580,7 @@ def _column(
             f"{source}, row {place[row[0]] + 1}: covariate {name!r} is empty, expected a value: fill it in "
             "(and say how), or leave the row out"
         )
+    # Groups are labels, whatever their cells are.
     labelled = kind == GROUP if like is None else like.levels is not None
     categories = isinstance(cells.dtype, pd.CategoricalDtype)
     numeric = not categories and cells.dtype.kind in "iufb"
@@ -582,6 +598,7 @@ def _column(
         return Column(name, values, None, kind)
     if like is not None and like.levels is None:
         raise TypeError(f"{source}: covariate {name!r} has {described(cells.iloc[0])}, expected numbers, as in the log")
+    # The levels of the log: what it did not have is refused.
     labels = [plain(x) for x in cells]
     if like is not None:
         levels = like.levels
@@ -617,6 +634,7 @@ def distinct(values: Iterable[Any]) -> list[Hashable]:
     Args:
         values: of a column.
     """
+    # Numbers without NumPy's types: 1 and 1.0 are one label.
     return sorted(set(map(plain, values)), key=_order)
 
 

@@ -111,6 +111,7 @@ class Design:
             coefficients: of the standardised columns.
         """
         scaled = coefficients / self.spread[:, None]
+        # Coefficients of the raw columns, and what the centring moved to the constants.
         moved = np.einsum("pq,...qk->...pk", self._to_constants, scaled)
         return scaled - moved
 
@@ -175,6 +176,7 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
             raise ValueError(f"by is {by!r}, expected 'state', 'action', or a list of them")
     constant, read = True, list[tuple[str, ...]]()
     names = (*known, *BY)
+    # Terms by "+", factors by ":".
     for part in terms.split("+"):
         term = part.strip()
         if term in ("0", "1"):
@@ -194,6 +196,7 @@ def read_formula(terms: str, by: str | Sequence[str] | None, known: Sequence[str
             raise ValueError(
                 f"terms has {term!r} and by is {by!r}, expected it left out: by= gives it its own coefficients"
             )
+        # The order of factors does not matter.
         if sorted(factors) in [sorted(earlier) for earlier in read]:
             raise ValueError(f"terms has {term!r} twice, expected each term once")
         read.append(factors)
@@ -222,6 +225,7 @@ class Layout(NamedTuple):
         if name not in BY:
             return None
         labels = self.states if name == "state" else self.actions
+        # Treatment coding: the first label is the reference.
         one_hot = np.eye(len(labels))[:, 1:]
         values = one_hot[None, :, None, :] if name == "state" else one_hot[None, None, :, :]
         return Factor(values, tuple(f"{name}={label}" for label in labels[1:]))
@@ -232,6 +236,7 @@ class Layout(NamedTuple):
         Args:
             by: of the formula.
         """
+        # Blocks multiply: every combination of the labels of `by`.
         blocks = [("", np.ones((1, 1, 1, 1)))]
         for name in by:
             labels = self.states if name == "state" else self.actions
@@ -254,6 +259,7 @@ def columns_of(
     """
 
     def factor(name: str) -> Factor:
+        # A word of the formula, or a covariate.
         return layout.factor(name) or _of_covariate(name, covariates[name], contexts)
 
     names, parts = _shared_columns(formula, factor, (1, 1, 1))
@@ -262,6 +268,7 @@ def columns_of(
     blocks = layout.blocks(formula.by)
     if len(blocks) == 1:
         return shared, names
+    # A column of one block is zero in all others.
     values = np.concatenate([shared * here for _, here in blocks], -1)
     return values, _names_of_blocks(names, blocks)
 
@@ -303,6 +310,7 @@ def _shared_columns(
         for name in term:
             new = factor(name)
             names = tuple(f"{a}:{b}" if a else b for a in product.names for b in new.names)
+            # Products of columns, one for each pair of their columns.
             values = product.values[..., :, None] * new.values[..., None, :]
             product = Factor(values.reshape(*values.shape[:-2], len(names)), names)
         parts.append(product)
@@ -317,6 +325,7 @@ def _of_covariate(name: str, covariate: Covariate, contexts: Int[np.ndarray, " C
     values = covariate.values[contexts]
     if covariate.levels is None:
         return Factor(values.astype(np.float64)[:, None, None, None], (name,))
+    # One column for each level but the first.
     one_hot = np.eye(len(covariate.levels))[values.astype(int)][:, 1:]
     return Factor(one_hot[:, None, None, :], tuple(f"{name}={label}" for label in covariate.levels[1:]))
 
@@ -349,6 +358,7 @@ def scale_of(
         ValueError: a column that is constant, a sum of the columns before it, a factor of one level: its name.
     """
     _refuse_one_level(formula, covariates, layout)
+    # Every block has the same moments.
     # Of one block: the others have the same columns elsewhere. Products of columns are summed block by block of
     # contexts, so that a million contexts need no array of all their columns.
     plain = formula._replace(by=())
@@ -366,12 +376,14 @@ def scale_of(
             continue
         centre_of_part = weight @ flat / share
         deviation = flat - centre_of_part
+        # Sum of squares of two parts: of each, and of the distance between their means.
         gram += (deviation * weight[:, None]).T @ deviation + np.outer(
             centre_of_part - mean, centre_of_part - mean
         ) * total * share / (total + share)
         mean += (centre_of_part - mean) * share / (total + share)
         total += share
     _refuse_dependent(formula, names, gram, mean, total)
+    # Root mean square about the mean, or about zero where nothing is centred.
     spread = np.sqrt(np.diag(gram) / max(total, 1e-300))
     centre = np.where(np.array(names) == CONSTANT, 0.0, mean) if formula.constant else np.zeros(len(names))
     spread = np.where(np.array(names) == CONSTANT, 1.0, spread)
@@ -394,6 +406,7 @@ def _refuse_one_level(formula: Formula, covariates: Mapping[str, Covariate], lay
 
 def _refuse_dependent(formula: Formula, names: Sequence[str], gram: np.ndarray, mean: np.ndarray, total: float) -> None:
     """Refuse a design of a rank below its columns."""
+    # Without a constant columns are compared about zero.
     if not formula.constant:
         gram = gram + total * np.outer(mean, mean)
     start = 1 if formula.constant else 0
@@ -406,6 +419,7 @@ def _refuse_dependent(formula: Formula, names: Sequence[str], gram: np.ndarray, 
                 f"terms: column {names[j]!r} is {mean[j]:g} everywhere in the log, expected one that varies (leave it "
                 "out)"
             )
+    # Columns of length one: what is left over is a share.
     scale = np.where(size > 0, size, 1.0)
     left = gram / np.outer(scale, scale)
     # Gaussian elimination column by column: what is left of a column is its part that the ones before cannot give.

@@ -52,6 +52,7 @@ class Picture:
     def __post_init__(self) -> None:
         check_type("positions", self.positions, tuple, "a tuple of (x, y)")
         spots = as_real("positions", self.positions, "(x, y) of every state")
+        # A map alone has no positions.
         if spots.shape != (0,) and (spots.ndim != 2 or spots.shape[1] != 2):  # a map alone has none
             raise ValueError(f"positions has shape {spots.shape}, expected (x, y) of every state")
         check_finite("positions", spots)
@@ -104,6 +105,7 @@ class DistributionReward(eqx.Module):
         nan where there is none, or NumPyro knows none.
         """
         shape = (*self.law.batch_shape, *self.law.event_shape)
+        # Not all distributions have a mean in closed form.
         try:
             mean = jnp.asarray(self.law.mean, float)  # type: ignore[attr-defined] - not all have one, see below
         except (NotImplementedError, AttributeError):
@@ -118,6 +120,7 @@ class DistributionReward(eqx.Module):
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `RewardLaw`)."""
         draws = jnp.asarray(self.law.sample(key), float)
+        # Indices of the axes that the draw has; a number has none.
         index = ((*cell, outcome) if self.by_outcome else cell)[-draws.ndim :] if draws.ndim else ()
         # An axis of size 1 broadcasts: the same law at every index.
         return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, index, strict=True))]
@@ -151,6 +154,7 @@ def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     if not is_concrete(law, mdp):
         return
     mean, reward = np.asarray(law.mean, np.float64), np.asarray(mdp.reward, np.float64)
+    # Rounding is measured by the size of what is added.
     size = np.abs(mean)
     if law.by_outcome:
         mean, size = _average(mean, mdp), _average(size, mdp)
@@ -170,6 +174,7 @@ def _average(values: Float[np.ndarray, "..."], mdp: MDP | SparseMDP) -> Float[np
     pairs, last = mdp.reward.shape, mdp.n_states
     listed = isinstance(mdp, SparseMDP)
     probs = np.asarray(mdp.probability if listed else mdp.transition_probs, np.float64)
+    # Outcomes are the next states, and the end.
     full = np.broadcast_to(values, (*pairs, last + (mdp.end_probs is not None)))
     at_next = np.take_along_axis(full, np.asarray(mdp.successor), -1) if listed else full[..., :last]
     total = np.where(probs > 0, probs * at_next, 0.0).sum(-1)

@@ -122,6 +122,7 @@ def step_discount(objective: Objective) -> RealLike:
 def sum_of_discounts(objective: Episodic) -> float:
     """sum_t discount^t over the steps of an episode: its value where every step pays 1."""
     rate = objective.discount
+    # The geometric sum (1 - rate^H) / (1 - rate), by expm1 for rates near one.
     return objective.horizon if rate == 1 else -math.expm1(objective.horizon * math.log(rate)) / (1 - rate)
 
 
@@ -158,6 +159,7 @@ def check_fit(objective: Objective, shape: tuple[int, ...], bytes_each: int = 8)
         ValueError, TypeError: no objective; another horizon, or one too long for the memory; several discounts.
     """
     check_objective(objective)
+    # Three axes: the MDP has rows of its own at every step.
     horizon = shape[0] if len(shape) == 3 else None
     if isinstance(objective, Episodic):
         size = 2.0 * objective.horizon * math.prod(shape[-2:]) * bytes_each

@@ -43,6 +43,7 @@ class PoweredDensity(dist.Distribution):
     pytree_data_fields = ("base_dist", "power")
 
     def __init__(self, base_dist: dist.Distribution, power: ArrayLike, *, validate_args: bool | None = None) -> None:
+        # Outside its support a power of the density means nothing: the law keeps its own.
         self.base_dist, self.power = base_dist, power
         super().__init__(base_dist.batch_shape, base_dist.event_shape, validate_args=validate_args)
 
@@ -86,24 +87,29 @@ class as_prior(Messenger):
         elif kind == "control_flow":
             # What the user substitutes inside scan and cond is known there too.
             stack = msg["kwargs"].get("substitute_stack", [])
+            # A value that is substituted counts as observed: the density keeps its site.
             msg["kwargs"]["substitute_stack"] = [
                 ("condition" if handler == "substitute" else handler, data) for handler, data in stack
             ]
             if msg["fn"].__name__ == "cond_wrapper":
                 _without_sites(msg)
+        # NumPyro's own factor for the transform: its scale and its mask are taken off.
         elif kind == "sample" and _is_jacobian(msg):
             msg["scale"], msg["fn"] = None, _inner_law(msg["fn"])
         elif kind == "sample" and not msg["is_observed"]:
             self._process_latent(msg)
 
     def _process_latent(self, msg: Message) -> None:
+        # Sites of a `scan` come by twice; what the first pass did to them stays.
         if not msg.get("_control_flow_done", False):
             if msg["value"] is not None:
                 msg["is_observed"] = True
                 return
+            # Without a key the handlers of the library draw, as everywhere else.
             msg["kwargs"]["rng_key"] = None
             if _fix_delta(msg):
                 return
+        # A discrete site is enumerated by its probabilities, to which a scale may stay.
         if msg["scale"] is not None and not msg["fn"].support.is_discrete:
             msg["fn"], msg["scale"] = PoweredDensity(msg["fn"], msg["scale"]), None
 
@@ -130,6 +136,7 @@ def _without_sites(msg: Message) -> None:
         del rng_key
         return run(*args, **kwargs)
 
+    # The branches run, without the key that `cond` would split for them.
     msg["fn"] = without_key
 
 
@@ -145,6 +152,7 @@ def _refuse_subsampling(msg: Message) -> None:
 
 def _is_jacobian(msg: Message) -> bool:
     name = msg["name"]
+    # Named "_<site>_log_det" by NumPyro, with a law of unit density.
     return name.startswith("_") and name.endswith(JACOBIAN) and isinstance(_inner_law(msg["fn"]), dist.Unit)
 
 
@@ -162,11 +170,13 @@ def _fix_delta(msg: Message) -> bool:
     if not isinstance(law, dist.Delta):
         return False
     fn, shape = msg["fn"], tuple(msg["kwargs"].get("sample_shape", ()))
+    # The value is known; its shape is that of a draw.
     msg["value"] = jnp.broadcast_to(jnp.asarray(law.v), (*shape, *fn.shape()))
     if is_concrete(law.log_density) and not np.any(np.asarray(law.log_density)):
         for field in [field for field in msg if field not in ("type", "name", "value")]:
             del msg[field]  # as `handlers.reparam` makes a site deterministic
         msg["type"] = "deterministic"
+    # With a density of its own: it adds that, at its one value.
     else:
         msg["is_observed"] = True
     return True

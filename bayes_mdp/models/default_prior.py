@@ -151,10 +151,12 @@ def default_prior(
     """
     if not isinstance(log, FoldedLog):
         check_type("log", log, Log, "a Log or a FoldedLog (see read_log)")
+    # What of the prior depends on the log: the law of rewards and its numbers.
     space = StateActionSpace.from_log(log) if space is None else space
     check_space(space)
     factory, words = reward_law_of(log, rewards)
     concentrations, bases = concentrations_of(space), near_bases(space)
+    # Every concentration with every base: the components of the mixture.
     candidates = [c * base for base in (1.0, *bases) for c in concentrations]
     table = np.stack(np.broadcast_arrays(*candidates))
 
@@ -163,8 +165,10 @@ def default_prior(
         index = numpyro.sample("concentration_index", equal)
         return factory(concentration=jnp.asarray(table)[index])(space)
 
+    # Named outcomes have rewards of their own, and so laws of their own.
     outcome_priors = {name: default_prior(log.of_outcome(name), space=space) for name in log.outcomes}
     prior = DefaultPrior(program, concentrations, len(bases), words, outcome_priors)
+    # The program in closed form, one for each component, where all of them have one.
     forms = tuple(
         form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
     )
@@ -180,11 +184,13 @@ def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
         space: of the rows.
     """
     states, outcomes = space.n_states, space.n_outcomes
+    # Numbers of the whole mixture, not of one row.
     cells = math.prod((*space.shape, outcomes))
     number = len(concentrations_of(space)) * (1 + len(DECAYS))
     if states == 1 or space.successors is not None or number > MAX_VALUES or number * cells > MOST_NUMBERS:
         return []
     distance = np.ones((states, outcomes))
+    # Distance of an outcome from the state, in places of the order; the end counts as one.
     distance[:, :states] = np.abs(np.subtract.outer(np.arange(states), np.arange(states)))
     # Geometric in the distance, with a share that is alike for all outcomes; mean one over the outcomes.
     falling = [decay**distance for decay in DECAYS]
@@ -212,11 +218,13 @@ def reward_law_of(log: Log | FoldedLog, rewards: RewardLaw | None = None) -> tup
     outcomes, pairs = len(log.states) + 1, len(log.states) * len(log.actions)
     if outcomes * pairs <= MOST_CELLS:
         # A reward says nothing of its outcome where that was not observed.
+        # Cells: a pair with an outcome.
         known = observed.take(observed.outcome < outcomes)
         by_outcome = _moments(known, known.pair * outcomes + known.outcome)
         # 0/1 at the end of an episode is the outcome's: alone by its pair, it would be uncertain beside it.
         if by_outcome.free >= LEAST_FREE and by_outcome.within < BY_OUTCOME * moments.within:
             factory, words = _reward_law(law, by_outcome)
+            # The factory gets the outcomes from here on.
             return partial(factory, rewards_on="outcome"), f"of each outcome, {words}"
     return _reward_law(law, moments)
 
@@ -252,6 +260,7 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
         raise ValueError("log holds no rewards, expected a column of them (read_log(reward=...))")
     if isinstance(log, FoldedLog):
         cells = log.cells
+        # States are numbered behind the marks of what is not known and of the end.
         outcome = np.select(
             [cells.where.outcome == UNKNOWN, cells.where.outcome == END],
             [len(log.states) + 1, len(log.states)],
@@ -261,6 +270,7 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
         rewards = Rewards(cells.reward_count.astype(np.float64), *cells.reward_moments(), pair, outcome)
     else:
         transitions = log.transitions
+        # By pair: a reward that was seen counts, whether or not its outcome was.
         weight, reward = transitions.observed_rewards(np.ones(np.shape(transitions.state)), by_outcome=False)
         pair = np.asarray(transitions.state).astype(np.int64) * len(log.actions) + np.asarray(transitions.action)
         outcome, reward = np.asarray(transitions.outcome(len(log.states))), np.asarray(reward, np.float64)
@@ -273,6 +283,7 @@ def _rewards_of(log: Log | FoldedLog) -> Rewards:
 
 def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     """Of rewards less their mean, whose squares keep their digits."""
+    # Weighted means; the centre is taken off first.
     count, total = rewards.number, float(rewards.number.sum())
     centre = float((count * rewards.mean).sum() / total)
     deviation = rewards.mean - centre
@@ -281,6 +292,7 @@ def _moments(rewards: Rewards, cell: Int[np.ndarray, " M"]) -> RewardMoments:
     # One-way analysis of variance: within cells, and between their means.
     means = np.bincount(cell, count * deviation) / number
     squares = float((rewards.ss + count * (deviation - means[cell]) ** 2).sum())
+    # Degrees of freedom within cells, sum (n - 1).
     free = int((number - 1).sum())
     return RewardMoments(
         centre + float(means.mean()),
@@ -298,6 +310,7 @@ def _fitting(rewards: Rewards, moments: RewardMoments, folded: bool) -> RewardLa
     if _possible("bernoulli", rewards).all():
         return "bernoulli"
     mean = moments.total / moments.number
+    # Folding keeps moments: a variance, but no factorials.
     poisson = not folded and _possible("poisson", rewards).all()
     return "poisson" if poisson and POISSON[0] * mean < moments.within < POISSON[1] * mean else "normal"
 
@@ -336,8 +349,10 @@ def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
     outcomes = space.n_outcomes
     cells = math.prod((*space.shape, outcomes))
     # From LEAST_TOTAL a row to LARGEST an outcome in steps of about STEP.
+    # Its logarithm in base STEP is the number of steps.
     ratio = LARGEST * outcomes / LEAST_TOTAL
     number = min(1 + math.ceil(math.log(ratio) / math.log(STEP)), max(2, MOST_NUMBERS // cells))
+    # Geometric, from small to large.
     return tuple((LARGEST * ratio ** (-np.arange(number)[::-1] / (number - 1))).tolist())
 
 
@@ -346,8 +361,10 @@ def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior],
     mean, overall = moments.mean, moments.overall
     if overall == 0:  # all rewards are one number: its size is the only scale there is
         overall = mean**2 if mean else 1.0
+    # A log without replicates says nothing of the noise: the variance of all stands for it.
     within = max(overall if np.isnan(moments.within) else moments.within, LEAST_NOISE * overall)
     between = max(overall if np.isnan(moments.between) else moments.between, LEAST_NOISE * overall)
+    # By how many rewards a mean reward is known beforehand: noise over spread of the means.
     weight = within / between
     if law == "normal":
         factory = partial(
@@ -355,10 +372,12 @@ def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior],
             loc=mean,
             pseudo_count=weight,
             reward_concentration=DEGREES,
+            # The mean of the variance, rate / (concentration - 1), is that within pairs.
             rate=(DEGREES - 1.0) * within,
         )
         kind = "normal, of unknown mean and variance"
     else:
+        # The mean with half a reward of each kind beside: off 0 and 1.
         weight, mean = float(np.clip(weight, *WEIGHTS)), (moments.total + 0.5) / (moments.number + 1.0)
         if law == "bernoulli":
             factory = partial(dirichlet_bernoulli, concentration1=weight * mean, concentration0=weight * (1.0 - mean))

@@ -78,7 +78,9 @@ def supported_dirichlet(
     full, possible = row_concentrations(concentration, space)
     if (possible.sum(-1) == 1).all():
         return jnp.asarray(numpyro.deterministic(name, jnp.asarray(possible, full.dtype)))
+    # NumPyro's own law where nothing is impossible: other programs know it.
     law = dist.Dirichlet(_repeat(full)) if possible.all() else SupportedDirichlet(_positive(full, possible), possible)
+    # One row a pair: the plates of the space are the batch.
     with space.plates():
         return jnp.asarray(numpyro.sample(name, law, infer={"event_dims": [OUTCOME_DIM]}))
 
@@ -93,6 +95,7 @@ def row_concentrations(
     check_space(space)
     check_dense_rows(space, ROW_BYTES)
     check_not_negative("concentration", concentration)
+    # What the concentration says of one outcome holds for every row that broadcasts to it.
     full = broadcast_to_cells("concentration", concentration, space, by_outcome=True)
     if space.multiplicity is not None:
         # Outcomes that are put together have the sum of their concentrations.
@@ -106,6 +109,7 @@ def _positive(
     """One in place of zeros: an illegal pair that stays where it is has no concentration there."""
     if not is_concrete(concentration):
         return concentration
+    # Along axes that repeat one place is looked at.
     small = compact(np.asarray(concentration))
     if (small > 0).all():
         return _repeat(concentration)
@@ -121,11 +125,13 @@ def _repeat(concentration: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S
 
 def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Bool[np.ndarray, "*H S A O"]:
     """Which outcomes a row can have, after the support of the space and the zeros of a concrete concentration."""
+    # What the space knows, and what the concentration rules out by a zero.
     known = space.possible
     possible = np.ones(concentration.shape, bool) if known is None else np.broadcast_to(known, concentration.shape)
     if is_concrete(concentration):
         positive = compact(np.asarray(concentration)) > 0
         if not positive.all():
+            # Of traced numbers no zero can be told.
             possible = possible & positive
             legal = np.ones(space.shape, bool) if space.legal is None else np.broadcast_to(space.legal, space.shape)
             check_concentration("concentration", np.where(legal[..., None], possible, 1.0))
@@ -138,6 +144,7 @@ def _possible(concentration: Float[AnyArray, "*H S A O"], space: StateActionSpac
 
 
 SPARSE = 0.25  # share of the outcomes that are possible: below, they are read one by one
+# With fewer possible outcomes than this share a sum over them is cheaper.
 SUM_TOLERANCE = 1e-6
 """How far a row may be from summing to one; NumPyro's own for a simplex."""
 
@@ -156,6 +163,7 @@ class SupportedSimplex(constraints.Constraint):
 
     @cached_property
     def _content(self) -> tuple[tuple[int, ...], bytes]:
+        # A mask is large: its bits stand for it.
         return self.possible.shape, np.packbits(self.possible).tobytes()
 
     def __hash__(self) -> int:
@@ -166,6 +174,7 @@ class SupportedSimplex(constraints.Constraint):
 
     def __call__(self, x: Float[AnyArray, "*batch K"]) -> BoolScalar | Bool[AnyArray, "*batch"]:
         inside = jnp.where(self.possible, x >= 0, x == 0).all(-1)
+        # As long as it is in [0, inf) and sums to one, it is at most one.
         return inside & (jnp.abs(x.sum(-1) - 1.0) < SUM_TOLERANCE)
 
     def feasible_like(self, prototype: Float[AnyArray, "*batch K"]) -> Float[Array, "*batch K"]:
@@ -198,8 +207,10 @@ class StickBreakingRows(Transform):
         number = possible.sum(-1, keepdims=True)
         # Possible outcomes first: `order` moves them there, `back` returns them.
         self.order: Int[np.ndarray, "*batch K"] = np.argsort(~possible, axis=-1, kind="stable")
+        # The inverse permutation.
         self.back: Int[np.ndarray, "*batch K"] = np.argsort(self.order, axis=-1, kind="stable")
         place = np.arange(possible.shape[-1])
+        # All but the last possible outcome take a break; the last one takes what is left.
         self.breaks: Bool[np.ndarray, "*batch K"] = place < number - 1
         self.last: Bool[np.ndarray, "*batch K"] = place == number - 1
         # Equal shares at zero: a break takes 1 / (how many outcomes are left).
@@ -212,6 +223,7 @@ class StickBreakingRows(Transform):
         return constraints.real_vector
 
     @property
+    # Places of the free numbers in the table of rows, row after row.
     def codomain(self) -> constraints.Constraint:
         """All rows as one event."""
         return constraints.independent(self.rows, self.breaks.ndim - 1)
@@ -233,6 +245,7 @@ class StickBreakingRows(Transform):
 
     def _log_left(self, logits: Float[Array, "*rows K"]) -> Float[Array, "*rows K"]:
         """log of what is left of the stick before each break."""
+        # log of the product of 1 - share over the breaks before; log sigmoid(-x) = log(1 - sigmoid(x)).
         log_kept = jnp.where(self.breaks, jax.nn.log_sigmoid(-logits), 0.0)
         return jnp.pad(jnp.cumsum(log_kept, -1)[..., :-1], [*[(0, 0)] * (log_kept.ndim - 1), (1, 0)])
 
@@ -241,6 +254,7 @@ class StickBreakingRows(Transform):
 
     def _inverse(self, y: Float[AnyArray, "*rows K"]) -> Float[Array, "*many D"]:
         ordered = self._move(jnp.asarray(y), self.order)
+        # Off zero, as the rows are.
         tiny = jnp.finfo(ordered.dtype).tiny
         # share = y / (what is left); what is left after it is the sum of the later outcomes, from the end: a sum that
         # holds the share itself, minus the share, would cancel where little is left.
@@ -258,6 +272,7 @@ class StickBreakingRows(Transform):
         """log |d rows / d x|, row by row: sum over breaks of log(left) + log(share) + log(1 - share)."""
         del y, intermediates
         logits = self._table(x)
+        # Stick breaking is triangular: the determinant is a product over breaks.
         terms = self._log_left(logits) + jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)
         return jnp.where(self.breaks, terms, 0.0).sum(-1)
 
@@ -327,6 +342,7 @@ class SupportedDirichlet(dist.Distribution):
     ) -> None:
         if is_concrete(concentration):
             concentration = as_real("concentration", concentration)
+        # The mask is part of the program, not of its numbers: it has to be known in a trace.
         mask = np.asarray(as_mask("possible", possible))
         check_shape("possible", mask, jnp.shape(concentration), "as concentration")
         require(~mask.any(-1), "possible", mask.any(-1), "at least one possible outcome")
@@ -358,16 +374,19 @@ class SupportedDirichlet(dist.Distribution):
         if possible.sum() <= SPARSE * possible.size:
             return self._log_prob_of_few(jnp.asarray(value))
         concentration = jnp.where(possible, self.concentration, 1.0)
+        # Where impossible, a value of one and a concentration of one add nothing.
         terms = xlogy(concentration - 1.0, jnp.where(possible, jnp.asarray(value), 1.0)) - gammaln(concentration)
         return jnp.where(possible, terms, 0.0).sum(-1) + gammaln(jnp.asarray(self.concentration).sum(-1))
 
     def _log_prob_of_few(self, value: Float[Array, "... K"]) -> Float[Array, "..."]:
         """The same, from the possible outcomes alone: rows are padded to the longest, log gammas are dear."""
         possible = self._rows.possible
+        # Indices of the possible outcomes, in order of their rows.
         place = np.nonzero(possible)
         row = (
             np.ravel_multi_index(place[:-1], possible.shape[:-1]) if possible.ndim > 1 else np.zeros(len(place[0]), int)
         )
+        # [..., number of possible outcomes]: the padding is never made.
         concentration = jnp.asarray(self.concentration)[(..., *place)]
         terms = xlogy(concentration - 1.0, value[(..., *place)]) - gammaln(concentration)
         sums = jnp.zeros((*terms.shape[:-1], math.prod(possible.shape[:-1])), terms.dtype)
@@ -379,6 +398,7 @@ class SupportedDirichlet(dist.Distribution):
     def mean(self) -> Float[Array, "*batch K"]:
         """Expected probabilities."""
         concentration = jnp.asarray(self.concentration)
+        # Zero where impossible, because concentrations are.
         return concentration / concentration.sum(-1, keepdims=True)
 
     @property
@@ -425,6 +445,7 @@ class StableStickBreaking(transforms.StickBreakingTransform):
     def __call__(self, x: Float[AnyArray, "*batch L"]) -> Float[Array, "*batch K"]:
         share, left = self._logs(x)
         pad = [(0, 0)] * (share.ndim - 1)
+        # Shares of the breaks; the last entry has none of its own.
         # entry = what is left before it * its share; the last entry takes all that is left.
         before = jnp.pad(left, [*pad, (1, 0)])
         rows = jnp.exp(before + jnp.pad(share, [*pad, (0, 1)]))
@@ -445,6 +466,7 @@ class StableStickBreaking(transforms.StickBreakingTransform):
         number = y.shape[-1] - 1
         # What is left after an entry is the sum of the later ones, from the end: nothing cancels.
         left = jnp.flip(jnp.cumsum(jnp.flip(y, -1), axis=-1), -1)[..., 1:]
+        # The logarithm of either is finite down to the smallest normal number.
         tiny = jnp.finfo(y.dtype).tiny
         logits = jnp.log(jnp.maximum(y[..., :-1], tiny)) - jnp.log(jnp.maximum(left, tiny))
         return logits + jnp.log(number - jnp.arange(number))
@@ -480,6 +502,7 @@ class stable_simplex(Messenger):
 
     def process_message(self, msg: Message) -> None:
         """Replace the law of a latent Dirichlet site."""
+        # Observed rows are left alone: no chain moves them.
         if msg["type"] == "sample" and not msg["is_observed"]:
             msg["fn"] = _stable(msg["fn"])
 

@@ -73,6 +73,7 @@ def unknown_concentration(
     _check_hyper_prior("concentration", law)
 
     def program(space: StateActionSpace) -> MDPSpec:
+        # Flat by default; `weights` tilt it.
         return rewards(concentration=numpyro.sample("concentration", law) * _own(weights))(space)
 
     return program
@@ -85,6 +86,7 @@ def _concentration_from_list(values: Sequence[float], weights: ArrayLike, reward
         raise ValueError(
             f"concentration is {described(values)}, expected a hyperprior or a list of at least two values"
         )
+    # As many programs as values, each conjugate: the mixture of their posteriors is exact.
     check_positive("concentration", array)
     if len(np.unique(array)) < len(array):
         raise ValueError(f"concentration is {described(values)}, expected values that differ")
@@ -95,6 +97,7 @@ def _concentration_from_list(values: Sequence[float], weights: ArrayLike, reward
         chosen = numpyro.deterministic("concentration", jnp.asarray(array)[index])
         return rewards(concentration=chosen * _own(weights))(space)
 
+    # What `rewards` is for each value, without a site above it.
     rewards_by_value = [rewards(concentration=value * np.asarray(weights)) for value in array.tolist()]
     forms = tuple(form for form in map(closed_form_of, rewards_by_value) if isinstance(form, ClosedForm))
     return ready(program, ClosedForms("concentration_index", forms)) if len(forms) == len(rewards_by_value) else program
@@ -126,9 +129,11 @@ def sticky(
     """
     _check_hyper_prior("stickiness", stickiness)
     check_positive("concentration", concentration)
+    # Refused here, not in the first program that runs.
     _check_factory(rewards)
 
     def program(space: StateActionSpace) -> MDPSpec:
+        # In transitions that stay, beside those of `concentration`.
         bonus = numpyro.sample("stickiness", stickiness)
         stay = space.stays.astype(float)
         return rewards(concentration=_own(concentration) + bonus * stay)(space)
@@ -166,9 +171,11 @@ def shared_rewards(
     _check_hyper_prior("loc", loc, positive=False)
     for name, law in (("scale", scale), ("noise_scale", noise_scale)):
         _check_hyper_prior(name, law)
+    # Made once for its checks alone.
     dirichlet_normal(concentration, rewards_on=rewards_on)
 
     def program(space: StateActionSpace) -> MDPSpec:
+        # Centred: means about their own mean, which data on every cell inform.
         mean = numpyro.sample("reward_loc", loc)
         deviation, noise = numpyro.sample("reward_scale", scale), numpyro.sample("noise_scale", noise_scale)
         return dirichlet_normal(concentration, mean, deviation, noise, rewards_on=rewards_on)(space)
@@ -215,6 +222,7 @@ def clustered_states(
     check_count("num_clusters", num_clusters)
     _check_hyper_prior("concentration", concentration)
     _check_hyper_prior("loc", loc, positive=False)
+    # A normal-gamma law about the mean of the kind.
     rewards = partial(
         dirichlet_normal_gamma, pseudo_count=pseudo_count, reward_concentration=reward_concentration, rate=rate
     )
@@ -227,7 +235,9 @@ def clustered_states(
             for name, law in (("concentration", concentration), ("loc", loc))
         )
         with space.plates("state"):
+            # One kind a state: the plate of states alone, without that of actions.
             cluster = numpyro.sample("cluster", dist.CategoricalProbs(jnp.full(num_clusters, 1.0 / num_clusters)))
+        # [S 1]: all actions of a state are of its kind.
         return rewards(weights[cluster][..., None], means[cluster])(space)
 
     return program
@@ -271,6 +281,7 @@ def feature_dynamics(
     check_positive("scale", scale)
     _check_hyper_prior("strength", strength)
     _check_factory(rewards)
+    # F: number of features of an outcome.
     size = features.shape[-1]
     if np.ndim(scale) and np.shape(scale) != (size,):
         raise ValueError(f"scale has shape {np.shape(scale)}, expected () or ({size},), one for each feature")
@@ -279,8 +290,10 @@ def feature_dynamics(
         law: Any = dist.Normal(0.0, _own(scale)).expand([size])
         coefficients = jnp.asarray(numpyro.sample("coefficients", law.to_event(1), infer={"event_dims": ["feature"]}))
         total = numpyro.sample("strength", strength)
+        # x . b of every outcome, [*H S A O].
         linear = matmul(_own(features), coefficients)
         logits = broadcast_to_cells("features (without its last axis)", linear, space, True)
+        # The softmax says which outcomes are likely, `strength` how much data would say otherwise.
         return rewards(concentration=total * _softmax(logits, space))(space)
 
     return program
@@ -315,6 +328,7 @@ def robust_rewards(
     """
     _check_hyper_prior("noise_scale", noise_scale)
     _check_hyper_prior("excess_df", excess_df)
+    # Made once for its checks alone.
     dirichlet_normal(concentration, loc, scale)
 
     def program(space: StateActionSpace) -> MDPSpec:
@@ -323,6 +337,7 @@ def robust_rewards(
         mean, deviation = (broadcast_to_cells(name, x, space, False) for name, x in (("loc", loc), ("scale", scale)))
         with space.plates():
             reward = numpyro.sample("reward", dist.Normal(mean, deviation))
+        # One degree of freedom more than the excess: the mean exists.
         return MDPSpec(probs, dist.StudentT(1.0 + excess, reward, noise))
 
     return program
@@ -335,6 +350,7 @@ def _own(values: ArrayLike) -> np.ndarray:
 
 def _softmax(logits: Float[AnyArray, "*H S A O"], space: StateActionSpace) -> Float[Array, "*H S A O"]:
     """Over the possible outcomes, positive for each; over all for an illegal pair that has none."""
+    # A row without any possible outcome is illegal: all of it counts, so that it sums to one.
     support = np.True_ if space.possible is None else space.possible | ~space.possible.any(-1, keepdims=True)
     probs = jax.nn.softmax(jnp.where(support, logits, -jnp.inf), axis=-1)
     return jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)
@@ -354,6 +370,7 @@ def _check_hyper_prior(name: str, law: dist.Distribution, *, positive: bool = Tr
     if law.is_discrete:
         raise ValueError(f"{name} is a {type(law).__name__}, expected a hyperprior with a density")
     support: Any = law.support
+    # Negative numbers of three sizes: supports have no common way to ask for their lower end.
     negative = [x for x in (-1e-6, -1.0, -1e6) if bool(support(x))]
     if positive and negative:
         raise ValueError(

@@ -52,11 +52,13 @@ class Isolated:
         )
         # At once: what the user changes later belongs to another program.
         self._reaching = _reaching(program)
+        # One set of copies a precision: an array is traced in one of them only.
         for in_float64 in (False, True):
             self._copies[in_float64] = _Copier(self._reaching).copy(program)
 
     def __call__(self, *args: object) -> Any:
         in_float64 = jax.dtypes.canonicalize_dtype(float) == np.float64
+        # The precision that JAX works in now.
         return self._copies[in_float64](*args)
 
 
@@ -87,12 +89,14 @@ def _reaching(root: object) -> frozenset[int]:
             continue
         for child in _children(item):
             holders.setdefault(id(child), []).append(id(item))
+            # By identity: arrays and functions have no hash, or no equality.
             if id(child) not in seen:
                 seen[id(child)] = child
                 stack.append(child)
     reached: set[int] = set()
     while arrays:
         number = arrays.pop()
+        # Marked once: objects may hold each other.
         if number not in reached:
             reached.add(number)
             arrays.extend(holders.get(number, ()))
@@ -114,6 +118,7 @@ def _children(item: object) -> Iterator[object]:
         yield from (item.func, *item.args, *item.keywords.values())
     elif isinstance(item, types.MethodType):
         yield from (item.__func__, item.__self__)
+    # What is jitted has an inner function, which holds the arrays.
     elif _is_wrapper(item):
         yield item.__wrapped__
     elif _has_attributes(item):
@@ -144,6 +149,7 @@ def _globals(function: types.FunctionType) -> Iterator[tuple[str, str | None, ob
         return
     names = _names(function.__code__)
     for name in names:
+        # Names that the code does not use are not copied.
         value = function.__globals__.get(name)
         if isinstance(value, types.ModuleType):
             if _root(value.__name__) not in _LIBRARIES:
@@ -160,6 +166,7 @@ def _root(module: str | None) -> str:
 
 def _names(code: types.CodeType) -> set[str]:
     names = set(code.co_names)
+    # Nested functions are constants of the code around them.
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= _names(constant)
@@ -183,6 +190,7 @@ class _Copier:
     def _copy_anew(self, item: object) -> Any:
         if isinstance(item, np.ndarray):
             return np.array(item)
+        # Kept before it is filled: an object may hold itself.
         if isinstance(item, dict):
             new: Any = type(item)() if type(item) is dict else item.copy()
             self._done[id(item)] = new
@@ -196,6 +204,7 @@ class _Copier:
             return new
         if isinstance(item, tuple):
             parts = [self.copy(value) for value in item]
+            # Named tuples take their fields one by one.
             return item._make(parts) if hasattr(item, "_make") else type(item)(parts)  # type: ignore[attr-defined]
         if isinstance(item, set | frozenset):
             return type(item)(self.copy(value) for value in item)
@@ -208,6 +217,7 @@ class _Copier:
             return types.MethodType(self.copy(item.__func__), self.copy(item.__self__))
         if _is_wrapper(item):
             return self.copy(item.__wrapped__)
+        # Without `__init__`, which may do anything: attribute by attribute.
         new = object.__new__(type(item))
         self._done[id(item)] = new
         for name, value in vars(item).items():
@@ -215,9 +225,11 @@ class _Copier:
         return new
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:
+        # New cells: the old ones are shared with the user's functions.
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         space, views = dict(function.__globals__), {}
         new = types.FunctionType(function.__code__, space, function.__name__, None, cells or None)
+        # Kept before its cells are filled: a recursive function holds itself.
         self._done[id(function)] = new
         for cell, old in zip(cells, function.__closure__ or (), strict=True):
             try:
@@ -230,14 +242,17 @@ class _Copier:
             new.__kwdefaults__ = {name: self.copy(value) for name, value in function.__kwdefaults__.items()}
         for name, attribute, value in _globals(function):
             if attribute is None:
+                # A global of its own in place of the user's.
                 space[name] = self.copy(value)
                 continue
             if name not in views:
+                # A module is seen through a copy whose one attribute differs.
                 views[name] = types.ModuleType(function.__globals__[name].__name__)
                 vars(views[name]).update(vars(function.__globals__[name]))
             setattr(views[name], attribute, self.copy(value))
         space.update(views)
         functools.update_wrapper(new, function, updated=())
+        # What `update_wrapper` adds would lead back to the user's function.
         del vars(new)["__wrapped__"]
         new.__module__ = function.__module__
         return new

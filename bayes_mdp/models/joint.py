@@ -62,6 +62,7 @@ def joint(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
     _check_program(prior, space)
 
     def model(data: Data | None = None) -> MDPSpec:
+        # The prior draws the parameters; the sites below say what was seen of them.
         spec = prior(space)
         check_spec(spec, space)
         if data is not None:
@@ -100,16 +101,21 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
     rewards = reward_table(spec, space)
     prepared = _prepare(rewards.law, rewards.by_outcome, space, data)
     if not rewards_only:
+        # Counts of outcomes suffice for the rows, whatever the law of the rewards.
         counts = prepared.counts if isinstance(prepared, Statistics) else Counts.of(prepared, space)
         with space.plates():
-            law = CategoricalCounts(transition_table(spec, space))
-            numpyro.sample(OBSERVED_NEXT_STATE, law, obs=jnp.asarray(counts.transitions, dtype=float))
+            # The density is that of the sequence: no multinomial coefficient.
+            law_of_counts = CategoricalCounts(transition_table(spec, space))
+            numpyro.sample(OBSERVED_NEXT_STATE, law_of_counts, obs=jnp.asarray(counts.transitions, dtype=float))
+    # Known rewards: what was paid tells nothing.
     if rewards.law is None:
         return
     if isinstance(prepared, Statistics):
         with space.plates():
-            law = RewardStatistics(rewards.law)
-            numpyro.sample(OBSERVED_REWARD, law.to_event(1) if rewards.by_outcome else law, obs=prepared.reward_value)
+            law_of_sums = RewardStatistics(rewards.law)
+            # Rewards by outcome: the last axis of cells is an event, as in the law itself.
+            event_law = law_of_sums.to_event(1) if rewards.by_outcome else law_of_sums
+            numpyro.sample(OBSERVED_REWARD, event_law, obs=prepared.reward_value)
     elif prepared.reward is not None:
         _observe_rows(rewards, space, prepared)
 
@@ -141,6 +147,7 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
         check_spec(spec, space)
         return spec
 
+    # By shape alone: no number of the program is needed to know the family of its rewards.
     spec = jax.eval_shape(program, jax.random.key(0))
     if isinstance(spec.reward, dist.Distribution):
         return _prepare(unwrap(spec.reward), len(spec.reward.event_shape) == 1, space, data)
@@ -178,11 +185,14 @@ def predictive(prior: Prior, space: StateActionSpace) -> Callable[..., MDPSpec]:
     ) -> MDPSpec:
         spec = prior(space)
         check_spec(spec, space)
+        # The cell of a pair does not depend on what follows it: any next state will do.
         cell = Transitions(state, action, None, state, step=step).cell(space)
         rewards = reward_table(spec, space)
         with numpyro.plate("row", jnp.shape(state)[0]):
+            # [N O]: one row for each given pair.
             rows = transition_table(spec, space)[cell]
             outcome = jnp.asarray(numpyro.sample(OBSERVED_NEXT_STATE, dist.CategoricalProbs(rows)))
+            # The reward given the outcome that was drawn.
             law: Any = rewards.at(cell, outcome)
             if rewards.law is None:
                 numpyro.deterministic(OBSERVED_REWARD, law)
@@ -197,6 +207,7 @@ def _prepare(
     law: dist.Distribution | None, by_outcome: bool, space: StateActionSpace, data: Data
 ) -> Statistics | Transitions:
     """Check `data` and summarise them for this reward law (None: known)."""
+    # A law is known here by its type: parameters come with the program.
     kind = None if law is None else type(law)
     by_outcome = by_outcome and law is not None  # known rewards add no density: statistics of pairs will do
     if isinstance(data, Log):
@@ -230,12 +241,14 @@ def _fit_statistics(
             )
         return Statistics(counts, jnp.zeros_like(counts.reward_count))
     counts = fit_counts(data.counts, space, kind, by_outcome)
+    # Base measures of outcomes that the law does not look at add up.
     pooled = counts.reward_count.ndim < data.log_base.ndim
     return Statistics(counts, data.log_base.sum(-1) if pooled else data.log_base)
 
 
 def _check_whole(law: dist.Distribution, transitions: Transitions) -> None:
     if law.is_discrete and transitions.reward is not None and is_concrete(transitions):
+        # The density of a discrete law at a fraction would be that of its floor.
         reward = np.asarray(transitions.reward, float)
         observed = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
         name = type(law).__name__
@@ -244,6 +257,7 @@ def _check_whole(law: dist.Distribution, transitions: Transitions) -> None:
 
 def _observe_rows(rewards: RewardTable, space: StateActionSpace, transitions: Transitions) -> None:
     """One observed reward per transition, for laws without sufficient statistics."""
+    # A single transition is a batch of one.
     transitions = jax.tree.map(jnp.atleast_1d, transitions)
     law = rewards.at(transitions.cell(space), transitions.outcome(space))
     assert isinstance(law, dist.Distribution) and law.support is not None  # known rewards are not observed

@@ -102,6 +102,7 @@ class RewardTable(eqx.Module):
             cell: (step,) state, action: indices.
             outcome: index of the outcome, looked at where rewards depend on it.
         """
+        # One index more where the law looks at the outcome.
         index = (*cell, outcome) if self.by_outcome else cell
         return law_at(self.law, index) if self.law is not None else self._known[index]
 
@@ -128,6 +129,7 @@ class ListedRewards(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward of one cell (see `bayes_mdp.mdp.RewardLaw`)."""
+        # An outcome of the environment is a state: its place in the list of successors.
         return self.table.sample(key, cell, self.space.place(cell, jnp.asarray(outcome)))
 
 
@@ -157,12 +159,14 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
         raise TypeError(f"the prior returned a {type(spec).__name__}, expected a MDPSpec(transition_probs, reward)")
     probs, full = spec.transition_probs, (*space.shape, space.n_outcomes)
     if not _is_array(probs):
+        # The last axis has to be there: a row is one object.
         raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
     if not broadcasts_to(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
         raise ValueError(
             f"transition_probs has shape {jnp.shape(probs)}, expected one that broadcasts to {full} "
             f"({_axes(space, by_outcome=True)})"
         )
+    # In a trace the numbers are not there: shapes alone are checked.
     if is_concrete(probs):
         check_probability_rows("transition_probs", _legal_rows(np.asarray(probs), space))
     if isinstance(spec.reward, dist.Distribution):
@@ -173,6 +177,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
             "or an array of known rewards"
         )
     else:
+        # Refuses a shape that fits two readings.
         known_by_outcome(jnp.shape(spec.reward), space)
         if is_concrete(spec.reward):
             check_finite("reward", spec.reward)
@@ -197,6 +202,7 @@ def transition_table(spec: MDPSpec, space: StateActionSpace) -> Float[Array, "*H
         (2, 1, 2)
     """
     _check_types(spec, space)
+    # A view that repeats, until it is written to.
     return jnp.broadcast_to(spec.transition_probs, (*space.shape, space.n_outcomes))
 
 
@@ -215,6 +221,7 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
     """
     _check_types(spec, space)
     if isinstance(spec.reward, dist.Distribution):
+        # An event of one axis: the law of a vector over outcomes.
         by_outcome = len(spec.reward.event_shape) == 1
         return RewardTable(tabulate(spec.reward, _cells(space, by_outcome)), None, by_outcome)
     by_outcome = known_by_outcome(jnp.shape(spec.reward), space)
@@ -239,6 +246,7 @@ def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = N
     """
     rows, rewards = transition_table(spec, space), reward_table(spec, space)
     check_mean(rewards, space)
+    # E[r | s, a] = sum_o p(o | s, a) r(s, a, o).
     mean = jnp.sum(rows * rewards.mean, axis=-1) if rewards.by_outcome else rewards.mean
     return space.mdp(rows, mean, initial)
 
@@ -263,11 +271,14 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
     mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
     if is_concrete(mean):
         missing = np.isnan(np.asarray(mean))
+    # In a trace a family that may have a mean gets the benefit of the doubt.
     elif never_has_mean(rewards.law):
         missing, draws = np.ones((*space.shape, 1) if rewards.by_outcome else space.shape, bool), False
     else:
         return
+    # One missing outcome is enough: the mean of the pair is a sum over them.
     missing = missing.any(-1) if rewards.by_outcome else missing
+    # Of illegal pairs nobody asks.
     index = first_index(missing if space.legal is None else missing & np.asarray(space.legal))
     if index is not None:
         *step, state, action = index[1:] if draws else index
@@ -296,6 +307,7 @@ def broadcast_to_cells(
             f"{name} has shape {np.shape(values)}, expected one that broadcasts to {shape} ({_axes(space, by_outcome)})"
         )
     dtype = jax.dtypes.canonicalize_dtype(float)
+    # NumPy stays NumPy: inside a trace it is a constant that later checks can read.
     if is_concrete(values):
         return np.broadcast_to(np.asarray(values, dtype), shape)
     return jnp.broadcast_to(jnp.asarray(values, dtype), shape)
@@ -318,6 +330,7 @@ def _legal_rows(probs: np.ndarray, space: StateActionSpace) -> np.ndarray:
     """`probs` with every illegal row replaced by one that sums to one."""
     if space.legal is None:
         return probs
+    # All probability on the first outcome: it passes the check of rows.
     certain = np.eye(1, space.n_outcomes, dtype=probs.dtype)[0]
     return np.where(space.legal[..., None], np.broadcast_to(probs, (*space.shape, space.n_outcomes)), certain)
 
@@ -329,6 +342,7 @@ def _check_law(law: dist.Distribution, space: StateActionSpace) -> None:
             "data, where those that were not observed are nan (or reward=None)"
         )
     if unwrap(law).event_shape or not broadcasts_to(law.batch_shape, space.shape) or len(law.event_shape) > 1:
+        # An axis beyond state and action may be that of outcomes, not declared as an event.
         hint = "; where rewards depend on the outcome, call .to_event(1)" if len(law.batch_shape) > 2 else ""
         raise ValueError(
             f"reward has batch shape {law.batch_shape} and event shape {law.event_shape}, expected a law of one number "
@@ -342,6 +356,7 @@ def known_by_outcome(shape: tuple[int, ...], space: StateActionSpace) -> bool:
     """Whether known rewards of this shape depend on the outcome: read from the number of axes, then from the sizes."""
     lead = len(space.shape)
     fits = {
+        # With two axes, state and action, or with all of them.
         by_outcome: broadcasts_to(shape, _cells(space, by_outcome))
         and len(shape) in (2 + by_outcome, lead + by_outcome)
         for by_outcome in (False, True)
@@ -419,5 +434,6 @@ def random_environment(
     check_space(space)
     if not callable(prior):
         raise TypeError(f"prior is {described(prior)}, expected a function space -> MDPSpec")
+    # The program draws with the key: one sample of the prior.
     spec: Any = handlers.seed(prior, key)(space)
     return environment(spec, space, np.eye(1, space.n_states)[0] if initial is None else initial, name="random")

@@ -21,6 +21,7 @@ class _MeanPrecision(constraints.ParameterFreeConstraint):
     event_dim = 1
 
     def __call__(self, x: Float[AnyArray, "*batch 2"]) -> BoolScalar | Bool[AnyArray, "*batch"]:
+        # The first is true of every number but nan.
         return (x[..., 0] == x[..., 0]) & (x[..., 1] > 0)
 
     def feasible_like(self, prototype: Float[AnyArray, "*batch 2"]) -> Float[Array, "*batch 2"]:
@@ -107,6 +108,7 @@ class NormalGamma(dist.Distribution):
             if is_concrete(value):
                 (check_finite if name == "loc" else check_positive)(name, value)
         promoted: Any = promote_shapes(*parameters.values())
+        # Arrays of one number of axes: NumPyro's flattening expects that.
         self.loc, self.pseudo_count, self.concentration, self.rate = promoted
         batch_shape = jnp.broadcast_shapes(*map(jnp.shape, parameters.values()))
         super().__init__(batch_shape, (2,), validate_args=validate_args)
@@ -147,6 +149,8 @@ class NormalGamma(dist.Distribution):
 
     @property
     def variance(self) -> Float[Array, "*batch 2"]:
+        # The mean is Student-t with 2 concentration degrees of freedom: above one it has a mean, above two a
+        # variance.
         """Of the mean (infinite where concentration <= 1, nan where it has no mean) and of the precision."""
         excess = jnp.where(self.concentration > 1, self.concentration - 1, 1.0)
         infinite = jnp.where(self.concentration > 0.5, jnp.inf, jnp.nan)
@@ -176,4 +180,5 @@ def normal(mean_precision: ArrayLike) -> dist.Normal:
     if is_concrete(values):
         check_finite("mean_precision", values)
         check_positive("mean_precision[..., 1]", values[..., 1])
+    # NumPyro's Normal takes a scale: 1 / sqrt(precision).
     return dist.Normal(values[..., 0], values[..., 1] ** -0.5)

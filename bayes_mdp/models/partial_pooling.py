@@ -54,6 +54,7 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
     shape = (space.n_states, space.n_actions, space.n_outcomes)
     possible = np.ones(shape, bool) if space.support is None else np.asarray(space.support)
     legal = np.ones(shape[:2], bool) if space.legal is None else np.asarray(space.legal)
+    # Open: some legal action of the state has an unknown row.
     is_open = ((possible.sum(-1) > 1) & legal).any(-1)
     opened = np.flatnonzero(is_open)
     if len(opened) < 2:
@@ -70,6 +71,7 @@ def pooled_outcomes(space: StateActionSpace) -> PooledOutcomes:
         )
     # Where one level has a single alternative it is left out.
     closed = np.flatnonzero(first & ~np.isin(np.arange(shape[-1]), opened))
+    # The order of the levels is that of the program's sites.
     levels = {"end": 2} if len(closed) else {}
     levels |= {"which": len(closed)} if len(closed) > 1 else {}
     return PooledOutcomes(opened, closed, levels | {"stay": 2, "move": len(opened)})
@@ -86,13 +88,16 @@ def state_rows(
             state itself among them, which is left out.
         n_states, n_outcomes: S and O.
     """
+    # n, the states that are pooled.
     number = len(groups.open)
     numbers = jnp.arange(number)
     ends = jnp.asarray(alternatives["end"])[:, 0] if "end" in alternatives else jnp.zeros(number)
     # A Dirichlet row without one of its alternatives, normalised, is Dirichlet again.
+    # Normalised over the other states.
     move = jnp.asarray(alternatives["move"]).at[numbers, numbers].set(0.0)
     move = move / jnp.maximum(move.sum(-1, keepdims=True), LEAST)
     stay = jnp.asarray(alternatives["stay"])
+    # To move: the share that does not stay; all of it but the share that leaves the open states.
     inside = (move * stay[:, 1:]).at[numbers, numbers].set(stay[:, 0]) * (1.0 - ends)[:, None]
     rows = jnp.ones((n_states, n_outcomes), inside.dtype)
     opened, closed = groups.open, groups.closed
@@ -101,6 +106,7 @@ def state_rows(
     if len(closed):
         shares = jnp.asarray(alternatives["which"]) if "which" in alternatives else jnp.ones((number, 1))
         rows = rows.at[opened[:, None], closed[None]].set(ends[:, None] * shares)
+    # Off zero, so that rows can be the base of a Dirichlet law.
     return jnp.maximum(rows, LEAST)
 
 
@@ -130,9 +136,11 @@ class PartialPooling:
         # One more than the count: a pair without data is used less than one with a single transition, not never.
         usage = np.asarray(counts) + 1.0 if isinstance(self.usage, str) else self.usage
         check_shape("usage", usage, shape, "state, action")
+        # Rows that are known have no usage that matters.
         inside = np.zeros(shape, bool)
         inside[pooled_outcomes(space).open] = True
         inside &= True if space.legal is None else np.asarray(space.legal)
+        # Relative to the geometric mean: log usage is centred, and c keeps its meaning for every power.
         return np.where(inside, usage / np.exp(np.log(np.where(inside, usage, 1.0)).sum() / inside.sum()), 1.0)
 
     def rewards_alone(self) -> Prior:
@@ -144,9 +152,11 @@ class PartialPooling:
         groups = pooled_outcomes(space)
         number = len(groups.open)
         total = numpyro.sample("concentration", self.concentration)
+        # Without usage the power would be a site that no data reach.
         power = 0.0 if self.usage is None else numpyro.sample("usage_power", self.usage_power)
         alternatives = {}
         for name, size in groups.levels.items():
+            # How alike the states are at this level, and the row that is common to them.
             own_concentration = numpyro.sample(f"state_concentration_{name}", self.state_concentration)
             common = numpyro.sample(f"common_{name}", dist.Dirichlet(jnp.ones(size)))
             law = (
@@ -156,7 +166,9 @@ class PartialPooling:
             )
             alternatives[name] = jnp.asarray(numpyro.sample(f"state_{name}", law))
         rows = state_rows(groups, alternatives, space.n_states, space.n_outcomes)
+        # c u^b: what is used often follows its state more closely.
         weight = jnp.asarray(total) * jnp.asarray(self.usage_of(space, None), rows.dtype) ** jnp.asarray(power)
+        # Concentrations are weight times the row of the state, for each of its actions.
         return self.rewards(concentration=weight[..., None] * rows[:, None, :])(space)
 
 

@@ -59,6 +59,7 @@ def closed_form_of(prior: object) -> ClosedForm | ClosedForms | None:
     known = getattr(prior, _CLOSED_FORM, None)
     if isinstance(known, ClosedForms):
         return known
+    # Traced hyperparameters have no closed form that could be built before the trace.
     return known if isinstance(known, ClosedForm) and is_concrete(known[1:3]) else None
 
 
@@ -108,6 +109,7 @@ def dirichlet_normal_gamma(
         1.5
     """
     _check_rows(concentration, rewards_on)
+    # In the order of the parameters of `NormalGamma`.
     hyperparameters = {
         "loc": loc,
         "pseudo_count": pseudo_count,
@@ -118,6 +120,7 @@ def dirichlet_normal_gamma(
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
+        # Parameters in every cell: one draw each.
         prior = NormalGamma(*_cells(hyperparameters, space, rewards_on))
         return MDPSpec(probs, _law(normal(_reward(prior, space, rewards_on, "mean_precision")), rewards_on))
 
@@ -160,6 +163,7 @@ def dirichlet_normal(
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
+        # The noise is known: it stays out of the prior of the mean.
         mean, deviation, noise = _cells(hyperparameters, space, rewards_on)
         reward = _reward(dist.Normal(mean, deviation), space, rewards_on)
         return MDPSpec(probs, _law(dist.Normal(reward, noise), rewards_on))
@@ -200,6 +204,7 @@ def dirichlet_bernoulli(
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
+        # Beta is conjugate to Bernoulli; the site is the probability of a one.
         reward = _reward(dist.Beta(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Bernoulli(probs=reward), rewards_on))
 
@@ -240,6 +245,7 @@ def dirichlet_poisson(
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
+        # Gamma is conjugate to Poisson.
         reward = _reward(dist.Gamma(*_cells(hyperparameters, space, rewards_on)), space, rewards_on)
         return MDPSpec(probs, _law(dist.Poisson(reward), rewards_on))
 
@@ -270,6 +276,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
         check_finite("reward", reward)
 
     def program(space: StateActionSpace) -> MDPSpec:
+        # No site: nothing of the rewards is unknown.
         return MDPSpec(supported_dirichlet(concentration, space), reward)
 
     return ready(program, ClosedForm("known", concentration, {"reward": reward}, None))
@@ -278,6 +285,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
 def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:
     check_name("rewards_on", rewards_on, ("state_action", "outcome"))
     if isinstance(concentration, StateActionSpace):
+        # `prior(space)` in place of `prior()(space)` would be read as a concentration.
         raise TypeError(
             "concentration is a StateActionSpace, expected a number or an array: call the factory first, prior()(space)"
         )
@@ -300,6 +308,7 @@ def _law(law: dist.Distribution, rewards_on: str) -> dist.Distribution:
 
 def _reward(prior: dist.Distribution, space: StateActionSpace, rewards_on: str, *event_dims: str) -> SiteValue:
     """The site `reward`, in the plates of the space."""
+    # Where rewards depend on the outcome, outcomes are an event dimension, and so is any that the prior has.
     names = [OUTCOME_DIM, *event_dims] if rewards_on == "outcome" else list(event_dims)
     with space.plates():
         return numpyro.sample("reward", _law(prior, rewards_on), infer={"event_dims": names})

@@ -21,8 +21,8 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.regression_rows import keep_law, predictors, read_case
 from bayes_mdp.utils.validation import check_number, check_type
 
-WORD = ("reward",)
-"""What the one column of coefficients is of."""
+COLUMNS = ("reward",)
+"""What each column of coefficients is of: there is one, of the reward."""
 
 
 def linear_rewards(
@@ -74,6 +74,7 @@ def linear_rewards(
             )
     else:
         check_number("noise", noise, lambda x: (x > 0) & np.isfinite(x), "a positive number, or its prior")
+    # One predictor a pair; all laws below put their own link on it.
     eta = _predictor("linear", space, terms, by, group, coefficients, shrink, standardise, name)
     scale = numpyro.sample(f"{name}_noise", noise) if isinstance(noise, dist.Distribution) else noise
     return dist.Normal(eta, jnp.asarray(scale, eta.dtype))
@@ -110,6 +111,7 @@ def logistic_rewards(
         >>> numpyro.handlers.seed(lambda: bm.models.logistic_rewards(space, "state:action"), 0)().batch_shape
         (3, 2)
     """
+    # The logit link, inside the law: no probability is rounded to one.
     return dist.Bernoulli(
         logits=_predictor("logistic", space, terms, by, group, coefficients, shrink, standardise, name)
     )
@@ -147,6 +149,7 @@ def poisson_rewards(
         (3, 2)
     """
     return dist.Poisson(
+        # The log link: coefficients multiply the rate.
         jnp.exp(_predictor("poisson", space, terms, by, group, coefficients, shrink, standardise, name))
     )
 
@@ -164,12 +167,14 @@ def _predictor(
 ) -> Float[Array, "*C S A"]:
     """The linear predictor of a reward law, which is recorded by it."""
     case = read_case(space, terms, by, group, standardise, name, centred=True, of_rows=False)
-    eta, prior = predictors(case, WORD, coefficients, shrink)
-    return keep_law(kind, case, eta[..., 0], WORD, "", prior, (), None)
+    eta, prior = predictors(case, COLUMNS, coefficients, shrink)
+    # One column of coefficients; its axis goes.
+    return keep_law(kind, case, eta[..., 0], COLUMNS, "", prior, (), None)
 
 
 def _is_positive(support: Any) -> bool:
     """Whether a support holds positive numbers alone, but perhaps zero."""
+    # The two that have no bound to ask for.
     if support in (constraints.positive, constraints.nonnegative):
         return True
     low = getattr(support, "lower_bound", None)

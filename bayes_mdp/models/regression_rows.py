@@ -98,6 +98,7 @@ def row_laws() -> Iterator[list[RowLaw]]:
         A context, with the list of records.
     """
     met: list[RowLaw] = []
+    # A context variable: programs in other threads keep their own record.
     token = _met.set(met)
     try:
         yield met
@@ -178,12 +179,15 @@ def logit_rows(
     case = read_case(space, terms, by, group, standardise, name, centred=True)
     outcomes = case.space.outcome_names
     stays = isinstance(reference, str) and reference == STAY and STAY not in outcomes
+    # "stay": the reference of a row is its own state.
     reference_index = (
         np.arange(case.space.n_states) if stays else np.full(case.space.n_states, _place(reference, outcomes))
     )
     possible = _possible(case.space)
     _refuse_reference(case.space, reference_index, possible)
+    # [S O], which outcome of each state has no coefficients of its own.
     is_reference = np.arange(len(outcomes)) == reference_index[:, None]
+    # An outcome that is possible nowhere but as a reference gets no column.
     free_places = np.flatnonzero((possible & ~is_reference[:, None, :]).any((0, 1)))
     words = tuple(str(outcomes[k]) for k in free_places)
     eta, prior = predictors(case, words, coefficients, shrink)
@@ -242,6 +246,7 @@ def stick_rows(
     eta, prior = predictors(case, words, coefficients, shrink)
     possible_in_order = possible[..., places]
     # The last outcome that is possible takes what is left; one that is impossible is never chosen.
+    # The first possible one from the end.
     last = possible_in_order.shape[-1] - 1 - possible_in_order[..., ::-1].argmax(-1)
     is_last = np.arange(possible_in_order.shape[-1]) == last[..., None]
     chosen = jnp.concatenate([jax.nn.sigmoid(eta), jnp.ones((*eta.shape[:-1], 1))], -1)
@@ -249,8 +254,10 @@ def stick_rows(
     # 1 - sig(eta) = sig(-eta), without cancellation.
     passed = jnp.concatenate([jax.nn.sigmoid(-eta), jnp.zeros((*eta.shape[:-1], 1))], -1)
     passed = jnp.where(is_last, 0.0, jnp.where(possible_in_order, passed, 1.0))
+    # prod_{j <= k} (1 - sig(eta_j)), and shifted by one place that of j < k.
     left = jnp.cumprod(passed, -1)
     before = jnp.concatenate([jnp.ones((*left.shape[:-1], 1)), left[..., :-1]], -1)
+    # Back to the order of the space.
     rows = (chosen * before)[..., np.argsort(places)]
     detail = f"order {', '.join(str(outcomes[k]) for k in places)}"
     return keep_law("stick", case, rows, words, detail, prior, tuple(map(int, places)), possible)
@@ -300,8 +307,10 @@ def ordinal_rows(
     if len(places) < 2 or len(set(places)) < len(places):
         raise ValueError(f"outcomes is {listed}, expected at least two labels, each once")
     eta, prior = predictors(case, ("all",), coefficients, shrink)
+    # As many cuts as outcomes, less one, in increasing order.
     base = CUTS.expand([len(places) - 1]).to_event(1)
     cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
+    # The edges of outcome k: cut_{k - 1} - eta and cut_k - eta.
     lower, upper = _edges(cuts - eta)
     # F(b) - F(a) = F(-a) - F(-b): where both are close to one the other side has the digits.
     cumulative = jax.nn.sigmoid if link == "logit" else jax.scipy.special.ndtr
@@ -309,6 +318,7 @@ def ordinal_rows(
     low, high = jnp.where(flip, -upper, lower), jnp.where(flip, -lower, upper)
     mass = cumulative(high) - cumulative(low)
     possible = _possible(case.space)
+    # Outcomes that are not listed have probability zero.
     rows = jnp.zeros((*mass.shape[:-1], len(known))).at[..., np.array(places)].set(mass)
     rows = jnp.where(possible, rows, 0.0)
     rows = rows / rows.sum(-1, keepdims=True) if not possible[..., places].all() else rows
@@ -363,6 +373,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         raise ValueError(f"to has shape {jnp.shape(to)}, expected rows [contexts, states, actions, outcomes], {full}")
     leaves = isinstance(event, str) and event == LEAVE and LEAVE not in outcomes
     if leaves:
+        # The place with a probability of its own is the state itself.
         is_event = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
     else:
         is_event = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
@@ -372,8 +383,10 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         happens, not_yet = -jnp.expm1(-jnp.exp(eta)), jnp.exp(-jnp.exp(eta))
     else:
         happens, not_yet = jax.nn.sigmoid(eta), jax.nn.sigmoid(-eta)
+    # What `to` says of the event is left out, and the rest is normalised.
     rest = jnp.where(is_event, 0.0, jnp.broadcast_to(jnp.asarray(to), full))
     rest = rest / rest.sum(-1, keepdims=True)
+    # To leave is to go to the other places; an outcome as event is its own place.
     moved, stay_prob = (happens, not_yet) if leaves else (not_yet, happens)
     rows = jnp.where(is_event, stay_prob, moved * rest)
     possible = _possible(case.space)
@@ -411,7 +424,9 @@ def read_case(
         raise ValueError("space lists successors, expected one whose rows are over all states")
     plain = not isinstance(space, ContextSpace)
     whole = _without_covariates(space) if plain else space
+    # The design, its scale learnt from the whole log.
     formula = whole.formula(terms, by)
+    # Cuts are constants already: with one in the design they would not be identified.
     formula = formula if centred else formula._replace(constant=False)
     scale = whole.contexts.scale(formula, whole.layout)
     design = design_of(formula, whole.contexts.covariates, whole.layout, scale, whole.n_contexts)
@@ -422,12 +437,14 @@ def read_case(
             group_words = "none was" if column is None else f"that is {column.name!r}"
             raise ValueError(f"group is {group!r}, expected the column that read_log(group=) was given; {group_words}")
         assert column.levels is not None
+        # Of each context the number of its group.
         places, number = np.asarray(column.values), len(column.levels)
     return Case(whole, plain, design, formula.by, standardise, places, number, name)
 
 
 def _without_covariates(space: StateActionSpace) -> ContextSpace:
     """A space without contexts as one with a single one, about which nothing is known."""
+    # One context of weight one: the axis goes again in `returned`.
     known = {x: getattr(space, x) for x in ("ends", "states", "actions", "legal", "support")}
     return ContextSpace(space.n_states, space.n_actions, contexts=Contexts((), np.ones(1)), **known)
 
@@ -447,6 +464,7 @@ def _possible(space: ContextSpace) -> Bool[np.ndarray, "S A O"]:
 
 
 def _refuse_reference(space: ContextSpace, at: Int[np.ndarray, " S"], possible: Bool[np.ndarray, "S A O"]) -> None:
+    # Only legal pairs have to have it.
     legal = np.ones(space.shape, bool) if space.legal is None else np.asarray(space.legal)
     masked = ~np.take_along_axis(possible, at[:, None, None], -1)[..., 0] & legal
     row = first_index(masked)
@@ -480,6 +498,7 @@ def predictors(
             f"coefficients has batch shape {prior.batch_shape}, expected a law of one number that broadcasts to "
             f"({size}, {number}): {', '.join(case.design.names)}"
         )
+    # One column of coefficients an outcome, one row a column of the design.
     whole = prior.expand((size, number))
     if shrink is None:
         b = jnp.asarray(numpyro.sample(f"{name}_coefficients", whole.to_event(2)))
@@ -493,6 +512,7 @@ def predictors(
         # Who keeps a record looks at shapes alone: a million contexts need no array of their columns.
         eta = jnp.broadcast_to(b.sum(0), (case.space.n_contexts, *case.space.shape, number))
     if case.group is not None:
+        # Non-centred: the intercept is scale times a unit normal [G K].
         scale = jnp.asarray(numpyro.sample(f"{name}_group_scale", dist.HalfNormal(1.0).expand([number]).to_event(1)))
         group_prior = dist.Normal(0.0, 1.0).expand([case.num_groups, number]).to_event(2)
         intercepts = scale * jnp.asarray(numpyro.sample(f"{name}_group", group_prior))
@@ -503,8 +523,10 @@ def predictors(
 def _shrink_together(case: Case, shrink: str, prior: dist.Distribution, number: int) -> Float[Array, "p K"]:
     """Coefficients that are shrunk together, but those of constants, which keep their prior."""
     name, size = case.name, len(case.design.names)
+    # A constant is no effect: to shrink it would pull all rows to the reference.
     constant = np.array([column == CONSTANT or column.startswith(CONSTANT + OF) for column in case.design.names])
     plain = jnp.asarray(numpyro.sample(f"{name}_constants", prior.expand((size, number)).to_event(2)))
+    # Non-centred: unit normals, scaled below.
     unit = jnp.asarray(numpyro.sample(f"{name}_unit", dist.Normal(0.0, 1.0).expand([size, number]).to_event(2)))
     if shrink == "normal":
         scale = jnp.asarray(numpyro.sample(f"{name}_shrink", dist.HalfNormal(1.0)))
@@ -513,9 +535,11 @@ def _shrink_together(case: Case, shrink: str, prior: dist.Distribution, number: 
         # lambda~ = c lambda / sqrt(c^2 + tau^2 lambda^2): a large coefficient has the width of the slab.
         overall = jnp.asarray(numpyro.sample(f"{name}_shrink", dist.HalfCauchy(1.0)))
         local = jnp.asarray(numpyro.sample(f"{name}_local", dist.HalfCauchy(1.0).expand([size, number]).to_event(2)))
+        # slab = c^2 ~ InverseGamma(nu / 2, nu s^2 / 2): a Student-t tail of nu degrees of freedom and scale s.
         half = SLAB_DEGREES / 2
         slab = jnp.asarray(numpyro.sample(f"{name}_slab", dist.InverseGamma(half, half * SLAB**2)))
         spread = overall * local * jnp.sqrt(slab / (slab + (overall * local) ** 2))
+    # Both are drawn for every column, and one is used.
     return jnp.where(constant[:, None], plain, spread * unit)
 
 

@@ -31,6 +31,7 @@ def tabulate(law: dist.Distribution, shape: tuple[int, ...]) -> dist.Distributio
     """
 
     def broadcast(parameter: AnyArray | float, extra: tuple[int, ...], event_dim: int) -> Array:
+        # Axes of an event of the parameter itself, such as the probabilities of a categorical law, stay last.
         event = jnp.shape(parameter)[jnp.ndim(parameter) - event_dim :]
         return jnp.broadcast_to(parameter, (*shape, *extra, *event))
 
@@ -78,6 +79,7 @@ def law_mean(law: dist.Distribution) -> Float[Array, "..."]:
         mean = jnp.asarray(law.mean)
     except NotImplementedError:
         return jnp.full(law.batch_shape, jnp.nan)
+    # A mean that NumPyro calls infinite is none for a value.
     return jnp.where(jnp.isfinite(mean), mean, jnp.nan)
 
 
@@ -86,6 +88,7 @@ def law_variance(law: dist.Distribution) -> Float[Array, "..."]:
     probs = _category_probs(law)
     if probs is None:
         return jnp.asarray(law.variance)
+    # E[(k - E k)^2] over the categories.
     deviation = jnp.arange(probs.shape[-1], dtype=probs.dtype) - law_mean(law)[..., None]
     return (probs * deviation**2).sum(-1)
 
@@ -141,6 +144,7 @@ def _map_parameters(
 
     def one(name: str, value: dist.Distribution | AnyArray | float) -> dist.Distribution | AnyArray:
         if isinstance(value, dist.Distribution):
+            # The components of a mixture have one axis more than their cells.
             inner = value.batch_shape[-1:] if name == "_component_distribution" else ()
             return _map_parameters(value, function, batch_shape, extra + inner)
         return function(value, extra, _event_dim(type(law), name))
@@ -151,6 +155,7 @@ def _map_parameters(
     is_law = partial(_is_instance, dist.Distribution)
     mapped = {name: jax.tree.map(partial(one, name), named[name], is_leaf=is_law) for name in sorted(named)}
     result = type(law).tree_unflatten(static, tuple(mapped[name] for name in named))
+    # The shape that NumPyro would have computed in `__init__`, which unflattening does not call.
     result._batch_shape = (*batch_shape, *extra)
     return result
 
@@ -160,6 +165,7 @@ def _event_dim(kind: type[dist.Distribution], name: str) -> int:
 
     A law may keep a parameter of the class that it is derived from (the probabilities of an ordered-logistic one).
     """
+    # The first class in the order of resolution that names the parameter.
     constraint = next((_constraints(k)[name] for k in kind.__mro__ if name in _constraints(k)), None)
     return 0 if constraint is None or constraints.is_dependent(constraint) else constraint.event_dim
 

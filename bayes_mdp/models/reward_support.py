@@ -50,6 +50,7 @@ class RewardSupport(eqx.Module):
             return self
         index = (*cell, outcome) if self.by_outcome else tuple(cell)
         concrete = is_concrete(index, self.low)
+        # Traced indices need arrays of JAX.
         return self.map_arrays(lambda values: (values if concrete else jnp.asarray(values))[index])
 
     def map_arrays(self, function: Callable[[AnyArray], AnyArray]) -> "RewardSupport":
@@ -62,6 +63,7 @@ class RewardSupport(eqx.Module):
     @property
     def is_everything(self) -> bool:
         """Whether all cells can give every finite number. Host side."""
+        # Without bounds, and not whole.
         unbounded = np.isneginf(self.low) & np.isposinf(self.high)
         return bool(np.all(unbounded & ~np.asarray(self.whole)))
 
@@ -73,6 +75,7 @@ class RewardSupport(eqx.Module):
                 return np.asarray(np.isfinite(reward))
         else:
             reward, xp = jnp.asarray(reward, float), jnp
+        # An open end is not met, a closed one is.
         exceeds_low = (reward > self.low) | (~self.above & (reward == self.low))
         under_high = (reward < self.high) | (~self.below & (reward == self.high))
         inside = (
@@ -95,6 +98,7 @@ class RewardSupport(eqx.Module):
         slack = np.where(np.isfinite(other.high), ROUNDING * np.abs(other.high), 0.0)
         high = (self.high < other.high + slack) | ((self.high == other.high) & (~other.below | self.below))
         single_value = self.low == self.high
+        # A single value lies among whole numbers if it is one.
         whole = ~np.asarray(other.whole) | self.whole | (single_value & (np.floor(self.low) == self.low))
         return np.asarray((low & high & whole) | (single_value & other.holds(self.low)) | (self.low > self.high))
 
@@ -128,6 +132,7 @@ class RewardSupport(eqx.Module):
         """
         count, mean, ss = (np.asarray(x, np.float64) for x in counts.reward_moments)
         by_pair = bool(np.ndim(self.low)) and np.ndim(self.low) < count.ndim
+        # Rewards by outcome, and a law that looks at none: its cell holds for every outcome.
         cells = self.map_arrays(lambda x: np.broadcast_to(x[..., None] if by_pair else x, count.shape))
         # The support is convex (or whole numbers, whose mean may be any number between): means can be checked, sums of
         # squares only where the reward is one number.
@@ -137,6 +142,7 @@ class RewardSupport(eqx.Module):
         if index is not None:
             said = cells.cell(index)
             raise ValueError(f"{at(f'{name}.reward_mean', index)} is {mean[index]:g}, {said.expected(mean=True)}")
+        # Root of the mean squared deviation: the same unit as the mean.
         spread = np.sqrt(np.where(seen, ss, 0.0) / np.maximum(count, 1.0))
         index = first_index(single_value & (spread > KNOWN_TOLERANCE * (1.0 + np.abs(mean))))
         if index is not None:
@@ -214,10 +220,12 @@ def support_of(law: dist.Distribution | type[dist.Distribution], *, by_outcome: 
     """
     if isinstance(law, dist.Distribution):
         law = unwrap(law)
+        # Its one value is an interval of length zero.
         if isinstance(law, dist.Delta):
             value = np.asarray(law.v)
             return make_support(value, value, law="Delta", by_outcome=by_outcome)
     name = (law if isinstance(law, type) else type(law)).__name__
+    # On the class of some laws `support` is a property: `_interval` then says None.
     interval = _interval(getattr(law, "support", None))
     return None if interval is None else make_support(**interval, law=name, by_outcome=by_outcome)
 
@@ -287,6 +295,7 @@ def support_of_draws(table: RewardTable, law: type[dist.Distribution] | None) ->
         return draws or anything(getattr(law, "__name__", None))
     low, high, whole, excludes_low, excludes_high = (np.asarray(x) for x in jax.tree.leaves(draws))
     return make_support(
+        # An end that all draws share is one of the law.
         np.where((low == low[0]).all(0), low[0], -np.inf),
         np.where((high == high[0]).all(0), high[0], np.inf),
         whole=whole.all(0),

@@ -64,6 +64,7 @@ class CategoricalCounts(dist.Distribution):
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
         """Log-probability of any one sequence with these counts; `value` is [... O]."""
         del intermediates
+        # 0 log 0 = 0: an outcome that was never seen may be impossible.
         return jnp.sum(_times_log(jnp.asarray(value), self.probs), axis=-1)
 
 
@@ -107,6 +108,7 @@ class RewardStatistics(dist.Distribution):
     def log_prob(self, value: ArrayLike, intermediates: object = None) -> Float[Array, "..."]:
         """Log density of any one sequence with these statistics, `value` [... 4]."""
         del intermediates
+        # The four statistics.
         count, mean, deviations, log_base = jnp.moveaxis(jnp.asarray(value), -1, 0)
         density = _LOG_DENSITY[type(self.law)](self.law, count, mean, deviations)
         # Nothing observed has density one, also where the law is none (the parameters of an illegal action).
@@ -151,11 +153,13 @@ class Statistics(eqx.Module):
         if transitions.reward is None or law is None or law is dist.Normal:
             # NumPy, not eager JAX, which would compile it.
             return cls(counts, (np if is_concrete(counts) else jnp).zeros_like(counts.reward_count))
+        # Bernoulli and Poisson: a base measure, or a support to check.
         index = transitions.cell(space) + ((transitions.outcome(space),) if by_outcome else ())
         number = np if is_concrete(transitions, counts) else jnp
         rewards, index = number.asarray(transitions.reward, float), tuple(map(number.asarray, index))
         zeros = number.zeros(counts.reward_count.shape, counts.reward_count.dtype)
         log_base = log_base_measure(law, rewards)
+        # A reward without its outcome counts nowhere where the law looks at outcomes.
         counted, _ = transitions.observed_rewards(xp.ones_like(log_base), by_outcome=by_outcome)
         return cls(counts, add_at(zeros, index, xp.where(counted != 0, log_base, 0.0)))
 
@@ -177,6 +181,7 @@ def log_base_measure(law: type[dist.Distribution], reward: Float[AnyArray, "*N"]
     if law is dist.Normal:
         return xp.zeros_like(reward)
     if law is dist.Poisson:
+        # -log r!, and -inf for what is no count.
         counts = (reward >= 0) & (reward == xp.floor(reward))
         return xp.where(counts, -xp.gammaln(xp.where(counts, reward, 0.0) + 1), -np.inf)
     return xp.where((reward == 0) | (reward == 1), 0.0, -np.inf)
@@ -190,6 +195,7 @@ def check_rewards(law: type[dist.Distribution] | None, transitions: Transitions)
     """
     if law is None or transitions.reward is None or not is_concrete(transitions):
         return
+    # A reward that is missing is a placeholder.
     observed = True if transitions.reward_observed is None else np.asarray(transitions.reward_observed)
     check_reward_values(law, "transitions.reward", np.asarray(transitions.reward, float), observed)
 
@@ -240,6 +246,7 @@ def check_counts(
     for field, values in (("transitions", n), ("reward_count", rewards)):
         require(~(np.isfinite(values) & (values >= 0)), f"{name}.{field}", values, "a finite number, zero or greater")
     if space.legal is not None:
+        # Nothing can have followed a pair that does not exist.
         require(~space.legal[..., None] & (n > 0), f"{name}.transitions", n, "0 (an illegal action)")
     if space.possible is not None:
         require(~space.possible & (n > 0), f"{name}.transitions", n, "0 (an outcome outside the known support)")
@@ -254,8 +261,10 @@ def fit_counts(
     """
     check_counts(counts, space, law, by_outcome, name)
     count = xp.asarray(counts.reward_count, float)
+    # Traceable: moments of nothing may be nan, and nan times zero is nan.
     mean, ss = (xp.where(count > 0, x, 0.0) for x in (counts.reward_mean, counts.reward_ss))
     counts = Counts(counts.transitions, count, mean, ss)
+    # Rewards by outcome say more than such a law asks for.
     return counts if by_outcome or count.shape == space.shape else pool_outcomes(counts)
 
 

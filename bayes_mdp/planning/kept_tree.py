@@ -62,14 +62,17 @@ def search_depth(horizon: int | None, step: int, max_depth: int | None, discount
 
     With a horizon at least to the end of the episode, where `max_depth` is None.
     """
+    # What the caller says, or what is usual.
     depth = MAX_DEPTH if max_depth is None else max_depth
     if horizon is not None:
+        # Nothing is paid beyond the last step of the last episode.
         left = max(horizon - step, 1)
         depth = max(depth, left) if max_depth is None else depth
         if episodes is not None:
             depth = min(depth, left + (episodes - 1) * horizon)
     if discount >= 1.0:
         return depth
+    # Up to the step n with discount^n = NEGLIGIBLE.
     return min(depth, max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(discount)))) if discount > 0 else 1
 
 
@@ -137,6 +140,7 @@ class KeptTree(NamedTuple):
 def empty_tree(max_nodes: int, n_actions: int) -> KeptTree:
     """No tree."""
     number = jnp.zeros((), INDEX)
+    # The arrays of a full tree: a compiled run cannot let it grow.
     table, line = jnp.zeros((max_nodes, n_actions)), jnp.zeros(max_nodes, INDEX)
     counts = jnp.zeros((max_nodes, n_actions), INDEX)
     return KeptTree(counts, table, table, line, line, number, number, number, number, number, jnp.zeros(()))

@@ -54,18 +54,22 @@ def occupancy(
         probs = policy_probs(policy, mdp)
         chain = mix(mdp, probs)
         # The stationary distribution of the chain, times the policy.
+        # The anchored system has one solution where there is one recurrent class.
         time = chain_occupancy(chain, objective)
         if is_concrete(chain):
             _require_one_class(chain)
         else:
+            # In a trace nothing can be refused: nan where there are several classes.
             time = jnp.where(_all_lead_to(chain, jnp.argmax(time)), time, jnp.nan)
         return time[:, None] * probs
     initial = _initial(mdp, initial)
     if isinstance(objective, Episodic):
         probs = policy_probs(policy, mdp, horizon=objective.horizon)
+        # Probabilities of the first state, pushed forward step by step.
         time = _forward(mdp, jnp.broadcast_to(probs, (objective.horizon, *probs.shape[-2:])), initial)
         if objective.discount == 1:
             return time
+        # Step h counts discount^h.
         return time * jnp.asarray(objective.discount ** np.arange(objective.horizon), time.dtype)[:, None, None]
     probs = policy_probs(policy, mdp)
     chain = mix(mdp, probs)
@@ -101,6 +105,7 @@ def chain_occupancy(
 def recurrent_classes(graph: csr_matrix) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " C"]]:
     """The class of each state, by the edges between states, and which classes are never left. Host-side."""
     number, component = connected_components(graph, directed=True, connection="strong")
+    # Edges as pairs of components.
     # A class is left where an edge goes to another component; a recurrent one is never left.
     start, target = component[np.asarray(graph.nonzero())]
     return component, np.setdiff1d(np.arange(number), start[start != target])
@@ -135,6 +140,7 @@ def _all_lead_to(chain: MDP | SparseMDP, state: IntScalar) -> Bool[Array, ""]:
         further = reach | (fixed.expected_next(reach.astype(fixed.reward.dtype))[:, 0] > 0)
         return further, jnp.any(further != reach)
 
+    # The target alone, then all that lead to it, until nothing is added.
     alone = jnp.arange(chain.n_states) == state
     reach, _ = jax.lax.while_loop(lambda carry: carry[1], step, (alone, jnp.array(True)))
     return jnp.all(reach) if fixed.end_probs is None else jnp.all(reach) & ~jnp.any(fixed.end_probs > 0)
@@ -169,6 +175,7 @@ def reachable_pairs(mdp: MDP | SparseMDP, pairs: Bool[np.ndarray, "S A"]) -> csr
     if isinstance(mdp, SparseMDP):
         state, action, k = np.nonzero((np.asarray(mdp.probability) > 0) & pairs[..., None])
         target = np.asarray(mdp.successor)[state, action, k]
+    # An action of probability zero leads nowhere.
     else:
         state, target = np.nonzero(((np.asarray(mdp.transition_probs) > 0) & pairs[..., None]).any(1))
     return csr_matrix((np.ones(len(state)), (state, target)), shape=(n, n))
@@ -181,6 +188,7 @@ def find_cycle(
 
     Cycles through known pairs alone (absorbing states, say) do not count. `mdp` has no step axis.
     """
+    # The graph of what the policy does.
     used = np.asarray(probs) > 0
     graph = reachable_pairs(mdp, used)
     component = connected_components(graph, directed=True, connection="strong")[1]
@@ -189,24 +197,26 @@ def find_cycle(
     back = np.flatnonzero(component[start] == component[target])
     if not back.size:
         return None
+    # From the end of that transition back to its beginning: with it a cycle.
     return _path(graph, int(target[back[0]]), int(start[back[0]]))
 
 
 def _path(graph: csr_matrix, start: int, goal: int) -> tuple[int, ...]:
     """A shortest path, by breadth first."""
     # Where each state was reached from.
-    came: dict[int, int] = {start: start}
+    came_from: dict[int, int] = {start: start}
     queue = [start]
     for state in queue:
         if state == goal:
             break
         for next_state in graph.indices[graph.indptr[state] : graph.indptr[state + 1]]:
-            if int(next_state) not in came:
-                came[int(next_state)] = state
+            if int(next_state) not in came_from:
+                came_from[int(next_state)] = state
                 queue.append(int(next_state))
+    # Backwards from the goal.
     path = [goal]
     while path[-1] != start:
-        path.append(came[path[-1]])
+        path.append(came_from[path[-1]])
     return tuple(path[::-1])
 
 
@@ -228,4 +238,5 @@ def condensation(
             after[c].add(next_component)
     rank = np.empty(count, int)
     rank[list(TopologicalSorter(after).static_order())] = np.arange(count)
+    # Stable: states of one component stay in the order of their numbers.
     return np.argsort(rank[component], kind="stable"), component

@@ -72,6 +72,7 @@ def policy_probs(
     policy = read_policy(policy, mdp, horizon=horizon)
     if jnp.issubdtype(policy.dtype, jnp.integer):
         if is_concrete(policy):
+            # Row k of the identity is the policy that takes action k.
             # By NumPy: nothing is compiled for it.
             return jax.device_put(np.eye(mdp.n_actions, dtype=_dtype(mdp))[np.asarray(policy)])
         return jax.nn.one_hot(policy, mdp.n_actions, dtype=_dtype(mdp))
@@ -95,6 +96,7 @@ def read_policy(
             check_index("policy", array, a, "action")
             _refuse_illegal(np.eye(a)[np.asarray(array)], mdp)
         return jnp.asarray(array)
+    # Neither actions nor probabilities.
     if not jnp.issubdtype(array.dtype, jnp.floating):
         got = f"has dtype {array.dtype}" if array.ndim else f"is {described(policy)}"
         raise TypeError(f"policy {got}, expected a Policy, {expected}")
@@ -121,6 +123,7 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP | Sizes, horizon: int | None)
         log_probs = per_state(*grid, jnp.zeros((), jnp.int32))
     else:
         log_probs = jax.vmap(per_state, (None, None, 0))(*grid, jnp.arange(horizon))
+    # In log-probabilities small ones keep their digits until here.
     probs = jnp.exp(log_probs).astype(_dtype(mdp))
     total = jnp.sum(probs, -1)
     if is_concrete(probs, mdp):
@@ -175,6 +178,7 @@ def action_values_by_column(
     XLA fuses these sums into the maximum, which is five times slower: use `action_values` there.
     """
     if isinstance(mdp, MDP) or mdp.successor.shape[-1] > UNROLLED:
+        # Long or dense rows: a product of a matrix is faster than gathers.
         return action_values(mdp, values, discount)
     # One gather per column of the lists, summed elementwise: no reduction over a short axis.
     terms = (mdp.probability[..., k] * values[mdp.successor[..., k]] for k in range(mdp.successor.shape[-1]))
@@ -196,6 +200,7 @@ def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Sha
     chosen = q[:, 0]
     for a in range(1, q.shape[1]):
         chosen = jnp.where((policy == a).reshape(-1, *(1,) * (q.ndim - 2)), q[:, a], chosen)
+    # -inf at illegal pairs is never selected.
     return chosen
 
 
@@ -216,6 +221,7 @@ def mix(mdp: MDP | SparseMDP, probs: Float[Array, "S A"]) -> MDP | SparseMDP:
     ends = None if mdp.end_probs is None else jnp.sum(probs * mdp.end_probs, -1, keepdims=True)
     if isinstance(mdp, SparseMDP):
         listed = (mdp.n_states, 1, -1)
+        # A K successors for each state: the K of every action, weighted by its probability.
         weights = (probs[..., None] * mdp.probability).reshape(listed)
         return SparseMDP(mdp.successor.reshape(listed), weights, reward, end_probs=ends)
     # P_pi = sum_a pi(a | s) P(. | s, a).

@@ -44,6 +44,7 @@ class ObservedPredecessors(eqx.Module):
     def some(self, state: IntScalar, places: Int[Array, " P"]) -> Int[Array, " P"]:
         """The predecessors of a state at some places of its list, in their order; S beyond its end."""
         n_states, length = self.lists.shape
+        # Clipped: a gather beyond the end would read another state's list.
         states = self.lists[jnp.minimum(state, n_states - 1), jnp.minimum(places, length - 1)]
         return jnp.where(places < length, states, n_states)
 
@@ -68,6 +69,7 @@ class Predecessors(eqx.Module):
         """As `ObservedPredecessors.some`."""
         n_states = len(self.first) - 1
         row = jnp.minimum(state, n_states - 1)
+        # The list of a state begins at `first`, and what lies beyond it belongs to the next one.
         index = self.first[row] + places
         states = self.states[jnp.minimum(index, self.longest - 1)]
         return jnp.where(index < self.first[row + 1], states, n_states)
@@ -82,6 +84,7 @@ def predecessors_of(successor: Int[AnyArray, "S A K"], possible: Bool[AnyArray, 
     """
     n_states = successor.shape[0]
     state = jnp.broadcast_to(jnp.arange(n_states, dtype=jnp.int32)[:, None, None], successor.shape).ravel()
+    # Pairs that cannot be go to the row S, which is dropped.
     target = jnp.where(jnp.asarray(possible), jnp.asarray(successor, jnp.int32), n_states).ravel()
     # Pairs (next state, state) come in the order of the states; a stable sort by the next state makes equal pairs
     # neighbours, of which the first is kept.
@@ -173,6 +176,7 @@ class Sweeps(eqx.Module):
 
 def _pack(new: Backup, reference: Float[Array, "P M"]) -> Float[Array, "P D"]:
     dtype, q_size = new.values.dtype, new.q.shape[1] * new.q.shape[2]
+    # One row: what one write replaces.
     return jnp.concatenate([new.values, reference, new.best.astype(dtype), new.q.reshape(len(reference), q_size)], -1)
 
 
@@ -187,6 +191,7 @@ def back_up_states(sweeps: Sweeps, backup: BackupOf, states: Int[Array, " P"], t
     inside = jnp.minimum(states, n_states - 1)
     new, reference = backup(inside, sweeps.values), sweeps.reference[inside]
     moved = jnp.max(jnp.abs(new.values - reference), -1)
+    # By at least the threshold, in the unit of the values.
     waits = jnp.where(moved > threshold, moved, 0.0).astype(sweeps.priority.dtype)
     # Beyond the square where there is no state: what lies outside is dropped.
     row = jnp.where(states < n_states, states // side, side)
@@ -249,8 +254,10 @@ def pass_on(
         item, place = jnp.where(pops, first, now.item), jnp.where(pops, 0, now.place)
         listed = predecessors.some(item, place + jnp.arange(together))
         states = jnp.where(item < n_states, listed, n_states)
+        # The state that was taken out moves its predecessors, all actions of each.
         sweeps = back_up_states(sweeps, backup, states, threshold)
         place = place + together
+        # The list is done where it gave padding, or has no further place.
         item = jnp.where((states[-1] < n_states) & (place < length), item, n_states)
         return next_round(sweeps, item, place, now.left - pops)
 
@@ -274,6 +281,7 @@ def _largest(waiting: Float[Array, " R"]) -> tuple[Int[Array, ""], Float[Array, 
     Such numbers are in the order of their bits, and XLA vectorises a maximum of integers only: an argmax of 50 numbers
     takes 7 times as long.
     """
+    # Non-negative IEEE numbers are ordered as their bits are.
     bits = lax.bitcast_convert_type(waiting, f"int{8 * waiting.dtype.itemsize}")
     top = jnp.max(bits)
     place = jnp.min(jnp.where(bits == top, jnp.arange(len(bits), dtype=jnp.int32), len(bits)))
@@ -358,41 +366,54 @@ def solve_by_priority(
     check_count("max_backups", max_backups)
     if start is not None:
         check_shape("start.v", start.v, (mdp.n_states,), "state")
-    known = _list_rows(mdp)
+    listed = _list_rows(mdp)
+    # Without a plan to start from all values are zero, and all states change.
     values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
     states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
     states = states if states.size else states.astype(int)  # an empty list has no type of its own
     check_index("changed", states, mdp.n_states, "state")
-    values, number, empty = _run(known, objective.discount, values, jnp.asarray(states), threshold, max_backups)
+    values, number, empty = _run(listed, objective.discount, values, jnp.asarray(states), threshold, max_backups)
     q, gap = sweep_with_bounds(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
     nothing = jnp.full((), jnp.nan, q.dtype)
     solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
     return solution, int(number)
 
 
-def _list_rows(mdp: MDP | SparseMDP) -> tuple[Array, Array, Array, Array, Predecessors]:
-    """Listed rows, rewards, legal pairs and predecessors."""
+class ListedRows(NamedTuple):
+    """An MDP as lists of K next states of every pair, and the predecessors of every state."""
+
+    successor: Int[Array, "S A K"]
+    probability: Float[Array, "S A K"]
+    reward: Float[Array, "S A"]
+    legal: Bool[Array, "S A"]
+    predecessors: Predecessors
+
+
+def _list_rows(mdp: MDP | SparseMDP) -> ListedRows:
+    """The lists of an MDP, dense or sparse."""
     if isinstance(mdp, SparseMDP):
         successor, probability = mdp.successor, mdp.probability
     else:
         probability = mdp.transition_probs
         successor = jnp.broadcast_to(jnp.arange(mdp.n_states), probability.shape)
     legal = jnp.ones(mdp.reward.shape, bool) if mdp.legal is None else mdp.legal
-    return successor, probability, mdp.reward, legal, predecessors_of(successor, (probability > 0) & legal[..., None])
+    predecessors = predecessors_of(successor, (probability > 0) & legal[..., None])
+    return ListedRows(successor, probability, mdp.reward, legal, predecessors)
 
 
 @jax.jit
 def _run(
-    known: tuple[Array, Array, Array, Array, Predecessors],
+    listed: ListedRows,
     discount: RealScalar,
     values: Float[Array, " S"],
     states: Int[Array, " P"],
     threshold: RealScalar,
     max_backups: IntScalar,
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
-    successor, probability, reward, legal, lists = known
+    successor, probability, reward, legal, predecessors = listed
 
     def backup(states: Int[Array, " P"], values: Float[Array, "S M"]) -> Backup:
+        # Rows of the batch: [P A K] probabilities times the values of their successors.
         next_value = jnp.sum(probability[states] * values[successor[states], 0], -1)
         q = jnp.where(legal[states], reward[states] + discount * next_value, -jnp.inf)
         return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])
@@ -401,5 +422,5 @@ def _run(
     # Only values are read from here on: q and actions of these rows are placeholders.
     first = Sweeps.start(Backup(jnp.zeros_like(reward)[:, None], values[:, None], nowhere))
     sweeps = back_up_states(first, backup, states, threshold)
-    sweeps = pass_on(sweeps, backup, lists, threshold, 2**31 - 1, max_backups)
+    sweeps = pass_on(sweeps, backup, predecessors, threshold, 2**31 - 1, max_backups)
     return sweeps.values[:, 0], sweeps.num_backups, sweeps.waiting == 0

@@ -67,6 +67,7 @@ class Solution(eqx.Module):
         where no state has two legal actions.
         """
         chosen = best_action(self.q)[..., None] == jnp.arange(self.q.shape[-1])
+        # Illegal actions have -inf as well: they never come second to a finite value.
         second = jnp.max(jnp.where(chosen, -jnp.inf, self.q), -1)
         return jnp.min(jnp.max(self.q, -1) - second)
 
@@ -173,5 +174,6 @@ def value_at_start(
     """
     if isinstance(objective, AverageReward):
         return answer.gain
+    # An episode starts at step 0.
     first = answer.v[..., 0, :] if isinstance(objective, Episodic) else answer.v
     return matmul(first, jnp.asarray(start))

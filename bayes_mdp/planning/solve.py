@@ -109,6 +109,7 @@ def evaluate(mdp: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> 
     check_problem(mdp, objective)
     mdp = in_one_dtype(mdp)
     if isinstance(objective, Episodic):
+        # Probabilities: backward induction averages over actions at every step.
         read = policy_probs(policy, mdp, horizon=objective.horizon)
     else:
         read = read_policy(policy, mdp)
@@ -224,6 +225,7 @@ def check_start(
         TypeError, ValueError: one sentence.
     """
     check_type("start", start, kinds, f"a {' or a '.join(kind.__name__ for kind in kinds)}")
+    # Warm starts are values of the same pairs; of episodes also for every step.
     size = mdp.reward.shape
     if isinstance(objective, Episodic):
         size = (objective.horizon, *size[-2:])
@@ -250,6 +252,7 @@ def refuse_improper(mdp: MDP | SparseMDP, solution: Solution) -> None:
         ValueError: names the first state from which the episode does not end.
     """
     require_exit(mdp, "every policy")
+    # The best policy found may stay for ever where that pays.
     state = _first_trapped_state(follow(mdp, solution.policy))
     if state is not None:
         raise ValueError(

@@ -447,6 +447,7 @@ class Search:
         rng: np.random.Generator,
         tree: Tree,
     ) -> None:
+        # Without a distribution of first states no further episode can begin.
         episodes = 1 if initial is None else decision.episodes
         depth = search_depth(decision.horizon, decision.step, max_depth, decision.discount, episodes)
         if exploration is None:
@@ -539,6 +540,7 @@ def new_tree(num_nodes: int, n_actions: int) -> Tree:
         used=np.ones(1, np.int64),
         sims=np.zeros(1, np.int64),
     )
+    # Rows of nodes are cleared when they are added; that of the root is here.
     for table in (tree.visits, tree.q, tree.squares, tree.depth):
         table[0] = 0
     tree.parent[0] = tree.edge[0] = -1

@@ -48,6 +48,7 @@ def comparison_page(
     """
     if comparison.compared is None:
         raise ValueError("result is a PolicyComparison that was put together, expected one that compare_policies made")
+    # The first policy that was named, unless another is said to be in use.
     baseline = next(iter(comparison.values)) if baseline is None else baseline
     check_name("baseline", baseline, tuple(comparison.values))
     if len(comparison.values) < 2:
@@ -89,6 +90,7 @@ def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[
     import pandas as pd
 
     measure, gained, _, _ = _words(columns)
+    # Costs are shown as they were logged: minus the rewards.
     sign = -1 if "cost" in columns else 1
     order = sorted((name for name in comparison.values if name != baseline), key=lambda x: -comparison.values[x].mean)
     rows: list[dict[str, Any]] = []
@@ -103,6 +105,7 @@ def gains_section(comparison: PolicyComparison, baseline: str, columns: Mapping[
             }
         rows.append({"policy": name, measure: amount(sign * value.mean, 5), **row, **_support(value)})
     # The columns of the policies that have a gain come first, the baseline's cells there are empty.
+    # The baseline has the first row.
     table = pd.DataFrame(rows[1:] + rows[:1]).iloc[[len(rows) - 1, *range(len(rows) - 1)]]
     label = f"{gained} over {shorten(baseline)}, in units of {_reward(columns)}"
     return [
@@ -139,6 +142,7 @@ def _answer(comparison: PolicyComparison, baseline: str, columns: Mapping[str, H
     best = max(alternatives, key=lambda name: comparison.values[name].mean)
     gain, reward = comparison.difference(best, baseline), _reward(columns)
     low, high = gain.interval
+    # The sentence is about the best of several.
     said = best if len(alternatives) == 1 else f"The best of {len(alternatives)} policies, {best},"
     if gain.mean > 0:
         said += f" {better.format(amount(gain.mean), reward)}"
@@ -156,6 +160,7 @@ def _answer(comparison: PolicyComparison, baseline: str, columns: Mapping[str, H
         trust = f"With {known} no reason was found to distrust this, if prior and model are right."
     else:
         trust = f"With {known} this is not decided: see what would settle it."
+    # Green where the answer is decided and the whole interval is a gain.
     kind = "answer change" if verdict.decided and low > 0 else "answer"
     return f'<div class="{kind}"><p><strong>{escape(said)}</strong> {escape(trust)}</p>{_reasons(verdict)}</div>'
 
@@ -197,6 +202,7 @@ def _columns(log: Log | FoldedLog | None) -> dict[str, Hashable]:
         return {}
     if isinstance(log, Log):
         return dict(log.columns)
+    # Logs with different columns have no common name for them.
     costs = {source.cost for source in log.sources}
     cost = next(iter(costs)) if len(costs) == 1 else None
     return {} if cost is None else {"cost": cost}
@@ -223,6 +229,7 @@ def _check_source(posterior: object, log: Log | FoldedLog) -> None:
         return
     sources = _sources(log)
     for source, row in zip(sources, digests_of(sources), strict=True):
+        # A log that the posterior has not learnt from would be a wrong origin.
         if bytes(row) not in learnt:
             raise ValueError(
                 f"log is {source.name} (SHA-256 {source.digest[:12]}...), from which the posterior of the comparison "

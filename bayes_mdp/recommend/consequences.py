@@ -10,7 +10,7 @@ beliefs can hold (an unseen cause of actions and outcomes, rewards that are miss
 show.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -73,6 +73,7 @@ class Consequence(NamedTuple):
     @property
     def in_doubt(self) -> bool:
         """Whether P(no worse) is less than it must be, by no more than the draws may err."""
+        # Binomial, of so many draws.
         error = (self.prob * (1.0 - self.prob) / len(self.gain)) ** 0.5
         return self.confidence - ERRORS * error <= self.prob < self.confidence
 
@@ -92,13 +93,30 @@ class Consequence(NamedTuple):
             return "what the log did depends on the step of the episode, given the state"
         return "the prior weighs much" if self.check == SHARE else f"the check {self.check!r} failed"
 
-    def __str__(self) -> str:
-        """One sentence."""
+    @property
+    def answer(self) -> str:
+        """What the other belief says, in words."""
         interval = amounts(*central_interval(self.gain))
         moved = f"the gain of {amount(self.before)} is {amount(float(self.gain.mean()))}, 95 % interval {interval}"
         verdict = f"the answer changes {see('how-to/decide-from-a-log')}" if self.stops else "the answer stays"
         doubt = f", {self.confidence:g} up to Monte Carlo error" if self.in_doubt else ""
-        return f"{self.what}; {self.belief} {moved}, P(no worse) {self.prob:.3f}{doubt}: {verdict}"
+        return f"{self.belief} {moved}, P(no worse) {self.prob:.3f}{doubt}: {verdict}"
+
+    def __str__(self) -> str:
+        """One sentence."""
+        return f"{self.what}; {self.answer}"
+
+
+def sentences(told: Iterable[Consequence]) -> list[str]:
+    """Consequences in words; checks that have the same one are named together.
+
+    Args:
+        told: of one policy.
+    """
+    causes: dict[str, list[str]] = {}
+    for consequence in told:
+        causes.setdefault(consequence.answer, []).append(consequence.what)
+    return [f"{' and '.join(whats)}; {answer}" for answer, whats in causes.items()]
 
 
 class Question(NamedTuple):
@@ -132,6 +150,7 @@ class Question(NamedTuple):
     def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
         """The gains of policies under a prior after a log."""
         posterior = infer(self.key, prior, log, space=self.space)
+        # The baseline beside the policies, in the same draws.
         compared = {"": self.baseline, **policies}
         with stage("policies in common draws"):
             values = policy_values(self.key, posterior, compared, self.objective, self.initial, self.num_draws)
@@ -165,6 +184,7 @@ def consequences(
     gains: dict[str, dict[str, Gain]] = {}
     for check in checks:
         for belief, (ask, confidence) in _beliefs(check, question).items():
+            # A belief that several checks point to is inferred once.
             if belief not in gains:
                 gains[belief] = ask()
             for name, gain in gains[belief].items():
@@ -181,6 +201,7 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
         return {"chosen by one half of the episodes and judged by the other": (partial(_cross_halves, question), SIGN)}
     asks: dict[str, Ask] = {}
     if check == BY_STEP:
+        # The baseline is what is in doubt: it is replaced, not the belief.
         halves = behaviour_in_halves(question.log, np.asarray(question.baseline, np.float64))
         for name, half in zip(("earlier", "later"), halves, strict=True):
             halved = question._replace(baseline=half)
@@ -188,14 +209,17 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
                 halved.gains, halved.prior, halved.log, halved.policies
             )
         return {words: (ask, question.confidence) for words, ask in asks.items()}
+    # The default prior learns its concentration already.
     if not isinstance(question.prior, DefaultPrior):
         asks["with rows whose concentration is learnt"] = lambda: _under(question, 1.0)
+    # With listed successors it is known where rows may lead.
     if question.space.successors is None:
         asks["with rows that lead where the log leads"] = lambda: _under(question, _arrivals(question))
     if check == SHARE:
         asks["with rows whose prior weighs one transition"] = lambda: _under(question, None)
     beliefs = {words: (ask, question.confidence) for words, ask in asks.items()}
     if check == RETURNS:
+        # Half of the data can be asked for the sign alone.
         for name, half in zip(("earlier", "later"), halves_in_time(question.log), strict=True):
             ask = partial(question.gains, question.prior, half, question.policies)
             beliefs[f"by the {name} half of the episodes alone"] = ask, SIGN
@@ -209,11 +233,13 @@ def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
     """
     log, space = question.log, question.space
     if log.transitions.reward is None:
+        # Rewards as the prior has them: the log says nothing of them.
         known = infer(question.key, question.prior, None, space=space).mean_mdp().reward
         rewards: Callable[..., Prior] = partial(known_rewards, np.asarray(known))
     else:
         rewards = reward_law_of(log)[0]
     if weights is None:
+        # The total of a row is one.
         prior = rewards(concentration=1.0 / space.n_outcomes)
     else:
         prior = unknown_concentration(concentrations_of(space), weights=weights, rewards=rewards)
@@ -223,6 +249,7 @@ def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
 def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
     """How often each outcome came, as if it had come once more, relative to the mean."""
     outcome = np.asarray(question.log.transitions.with_next_state().outcome(question.space))
+    # Once more than observed: no outcome is ruled out.
     arrivals = np.bincount(outcome, minlength=question.space.n_outcomes) + 1.0
     return arrivals / arrivals.mean()
 
@@ -235,5 +262,6 @@ def _cross_halves(question: Question) -> dict[str, Gain]:
     total = np.zeros(question.num_draws)
     for chooses, judges in ((first, second), (second, first)):
         policy = question.rule(infer(question.key, question.prior, chooses, space=question.space))
+        # The mean of both directions.
         total = total + question.gains(question.prior, judges, {question.chosen: policy})[question.chosen] / 2
     return {question.chosen: total}

@@ -224,7 +224,9 @@ def decide(
     check_key("key", key)
     problem = _read_problem(prior, log, objective, policies, baseline, confidence, options)
     space, today, begins = problem.space, problem.baseline, problem.initial
+    # A key for each step: what is left out changes no other draws.
     keys = jax.random.split(key, 6)
+    # Without a split the same data choose and judge.
     first, second = split_log(keys[0], log, problem.split) if problem.split else (log, log)
 
     # 1. The best policy that the data support; where none is as sure as was asked for, the best of the likely ones.
@@ -254,6 +256,7 @@ def decide(
     with stage("decide: check the posterior"):
         whole, by_all = judge, None
         if problem.split:
+            # The belief of the whole log, beside the one that judges.
             whole = infer(keys[1], problem.prior, log, space=space)
             if CHOSEN in candidates:
                 pair = {BASELINE: today, CHOSEN: choice.candidate}
@@ -272,6 +275,7 @@ def decide(
             }
 
     lead = lead_of(judged)
+    # What is shown is what is recommended, or today's practice.
     shown = today if lead is None else candidates[lead]
     start = comparison.values[BASELINE].initial
     return Decision(
@@ -364,10 +368,12 @@ def _read_problem(
         raise ValueError("log holds no transitions, expected some to choose from")
     begins = start_of_log(log) if options.initial is None else options.initial
     if begins is not None:
+        # Refused before anything is inferred.
         space.initial_probs(begins)  # refuses what is none, before anything is inferred
     limits = options.limits
     if limits.budgets is not None:
         _check_budgets(limits, log, space, objective, read_criterion(options.criterion), int(options.num_draws))
+    # Unless limits are stated, rare pairs are left to the baseline.
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
     return Problem(
@@ -424,6 +430,7 @@ def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace
     """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
     if baseline is None or log_behind(baseline) is log:
         return log_in_words(log, space, objective)
+    # An array that is what the log did, to rounding, is practice.
     if isinstance(baseline, np.ndarray) and np.ndim(baseline) == 2:
         mixture, _ = logged_actions(log, space)
         if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
@@ -486,6 +493,7 @@ def _action_probs(
 ) -> Float[np.ndarray, "*H S A"]:
     with jax.enable_x64(True):
         probs = read_action_probs(name, policy, Sizes.of(space), objective, space)
+    # The same at every step, where it has none.
     shape = (objective.horizon, *space.shape[-2:]) if isinstance(objective, Episodic) else space.shape
     return np.broadcast_to(np.asarray(probs, np.float64), shape)
 
@@ -510,6 +518,7 @@ def _rule(problem: Problem) -> Rule:
         policies = _policy_set(posterior, problem)
         with jax.enable_x64(True):
             mean = to_float64(posterior).mean_mdp()
+        # With budgets the best plan is one of a constrained program.
         if problem.spender is not None:
             program = mean_program(mean, in_mean_costs(problem.spender), _start(problem), policies)
             return careful_plan(program, problem.spender.limits).policy
@@ -569,9 +578,11 @@ def _judge(
             )
             for name in candidates
         }
+        # More draws only where some promise is open.
         settled = all(improvement.settled for improvement in improvements.values())
         if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
             break
+        # Four times as many each time; the looks are accounted for in the interval.
         num_draws, look = num_draws * MORE, look + 1
     comparison = comparison_of(values, key, posterior, policies, problem.objective, problem.value_range, chosen_by)
     return comparison, improvements
@@ -587,10 +598,12 @@ def _candidate(
     spending: dict[str, Spending],
 ) -> Candidate:
     """A policy, with why the data do not decide for it."""
+    # Reasons against it: the promise, the verdict on the data, the budgets.
     doubts = [] if improvement.accepted else [str(improvement)]
     values = {key: comparison.values[key] for key in (BASELINE, name)}
     doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
     doubts += [f"the budget is not shown to be kept: {spent}" for spent in spending.values() if not spent.certified]
+    # Pairs that it takes more often than practice: what was seen of these matters.
     probs = (_action_probs(compared, problem.space, problem.objective) for compared in (policy, problem.baseline))
     taken, basis = _more(*probs), comparison.values[name].basis
     return Candidate(
@@ -632,6 +645,7 @@ def _weigh(
     comparison: PolicyComparison,
 ) -> dict[str, Candidate]:
     """The candidates, those that would be recommended with what the failed checks change for them."""
+    # Only what would be recommended needs further questions.
     sure = {name: candidate for name, candidate in judged.items() if not candidate.reasons}
     checks = criticism.alarms
     if any(rests_on_prior(comparison.values[name].basis) for name in (BASELINE, *sure)):
@@ -669,6 +683,7 @@ def _rare_pairs(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below: 
     if not below:
         return None
     legal = np.ones(seen.shape, bool) if space.legal is None else np.asarray(space.legal)
+    # Pairs below the count, by label.
     rare = [(space.state_names[s], space.action_names[a]) for s, a in np.argwhere(legal & (seen < below))]
     return RarelyTried(below, tuple(rare), int(legal.sum()))
 
@@ -688,6 +703,7 @@ def _tipping(
         outcome_reward = posterior.known_reward
         if outcome_reward is None:
             index = np.zeros(MEAN_DRAWS, np.int32)
+            # A component for each draw, by weight.
             if posterior.log_weights is not None:
                 index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
             outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
@@ -709,6 +725,7 @@ def _anchor(log: Log, objective: Objective, candidates: Mapping[str, Candidate])
     if isinstance(returns, str):
         return None
     gains = {name: candidate.improvement.gain for name, candidate in candidates.items()}
+    # A gain of zero: the baseline over itself.
     zero = 0.0 * next(iter(gains.values()), np.zeros(2))
     return {name: AnchoredValue.of(gain, returns) for name, gain in {BASELINE: zero, **gains}.items()}
 
@@ -749,6 +766,7 @@ def differences(
     counts = counts.sum(0) if counts.ndim == 3 else counts
     differing = np.flatnonzero(different.any(0) if stacked else different)
     differing = differing[np.argsort(-np.abs(gain[differing]), kind="stable")]
+    # The likeliest action of each.
     new, old = first.argmax(-1), second.argmax(-1)
     # The best of the other actions; an illegal one is -inf.
     rest = np.where(np.arange(q.shape[-1]) == new[:, None], -np.inf, q)
@@ -776,6 +794,7 @@ def _in_mean(
 ]:
     """Time of the chosen policy, what its differences add, both policies, and the chosen one's values of actions."""
     mdp, first = posterior.mean_mdp(), np.asarray(start, np.float64)
+    # Probabilities in double precision, as the times.
     with jax.enable_x64(True):
         named = (("chosen", chosen), ("baseline", baseline))
         probs = [np.asarray(read_action_probs(name, policy, mdp, objective), np.float64) for name, policy in named]
@@ -785,6 +804,7 @@ def _in_mean(
     time = pair_time(rows, drawn, probs[0], objective, first).sum(-1)
     q = np.nan_to_num(action_values(rows, drawn, probs[1], objective), posinf=0.0, neginf=0.0)
     after = action_values(rows, drawn, probs[0], objective)
+    # time (pi - pi0) q: the performance difference lemma, which adds up to the difference of the values.
     gain = time * np.sum((probs[0] - probs[1]) * q, -1)
     return time, gain, np.stack(probs), np.where(np.isnan(after), -np.inf, after)
 
@@ -820,9 +840,11 @@ def variance_shares(
         values = policy_mean(probs, action_values(rows, drawn, probs, objective))
         spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
     time = pair_time(rows, drawn, probs, objective, first)
+    # First order: squares of the times, as rows are independent.
     part = np.where(time > 0, time**2 * spread, 0.0)
     if not np.isfinite(part).all() or part.sum() <= 0:
         return None
+    # The largest parts first.
     order = np.argsort(-part, axis=None, kind="stable")[:MOST_PAIRS]
     pairs = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
     counts, space = np.asarray(posterior.visit_counts()), posterior.space

@@ -17,7 +17,7 @@ from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
-from bayes_mdp.recommend.consequences import Consequence
+from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
@@ -64,12 +64,13 @@ class Candidate:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the gain: the posterior's, widened by `spread`."""
         low, high = central_interval(self.improvement.gain)
+        # Widened about the mean.
         return self.mean + self.spread * (low - self.mean), self.mean + self.spread * (high - self.mean)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is not recommended; empty: it is worth recommending."""
-        return (*self.doubts, *(str(consequence) for consequence in self.consequences if consequence.stops))
+        return (*self.doubts, *sentences(consequence for consequence in self.consequences if consequence.stops))
 
     @property
     def worth(self) -> str:
@@ -130,6 +131,7 @@ def lead_of(candidates: Mapping[str, Candidate]) -> str | None:
     Args:
         candidates: by name.
     """
+    # Of those that nothing speaks against the largest gain; else the one that is surest.
     free = [name for name, candidate in candidates.items() if not candidate.reasons]
     if free:
         return max(free, key=lambda name: candidates[name].mean)
@@ -202,6 +204,7 @@ class Decision:
         return self.choice.shadow_prices
 
     @property
+    # Spending of the policy in question, then of practice.
     def budget_lines(self) -> tuple[str, ...]:
         """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
         spent = {} if self.lead is None else self.candidates[self.lead].spending
@@ -262,6 +265,7 @@ class Decision:
     @property
     def plainly(self) -> str:
         """The answer for who does not want figures of probability, in two sentences."""
+        # Costs are minus values.
         baseline = self.comparison.values[BASELINE].mean
         today = f"costs {amount(-baseline)}" if self.costs else f"is worth {amount(baseline)}"
         first = f"Today's practice {today} on average ({self.unit})."
@@ -288,6 +292,7 @@ class Decision:
         if self.recommended:
             return f"change to {name}: it {self.verb} {candidate.worth}"
         improvement = candidate.improvement
+        # The first reason that applies, from the most to the least basic.
         if not improvement.accepted:
             worse = f"{name} {self.verb} {candidate.worth}, and is no worse with probability {improvement.prob:.3f}"
             required = f"{improvement.confidence:.3g} was asked for"
@@ -323,7 +328,7 @@ class Decision:
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
-        notes += [str(consequence) for consequence in weighed if not consequence.stops]
+        notes += sentences(consequence for consequence in weighed if not consequence.stops)
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]
             notes.append(f"checks passed: {', '.join(silent) or 'none'}")
@@ -392,6 +397,7 @@ class Decision:
     def _candidate_table(self) -> Table:
         """A row for each candidate, the largest gain first."""
         rows = []
+        # The largest gain first.
         for name, candidate in sorted(self.candidates.items(), key=lambda item: -item[1].mean):
             tried, share = candidate.fewest, candidate.prior_share
             rest = "-" if tried is None else f"{tried:g}", "-" if share is None else f"{share:.2g}"
@@ -409,6 +415,7 @@ def hidden_causes(factor: float) -> str:
         factor: as `bayes_mdp.decisions.tipping_point` returns it.
     """
     known = "rewards are taken as they are"
+    # An infinite factor: next states do not matter.
     if factor == float("inf"):
         return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
     strength = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"

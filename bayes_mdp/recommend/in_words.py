@@ -77,6 +77,7 @@ def key_in_words(key: PRNGKeyArray) -> str:
     Args:
         key: one typed key.
     """
+    # `jax.random.key(seed)` keeps the seed as its last word.
     data = [int(x) for x in np.asarray(jax.random.key_data(key)).ravel()]
     made = jax.random.key(data[-1])
     if key.dtype == made.dtype and np.array_equal(jax.random.key_data(made), jax.random.key_data(key)):

@@ -74,6 +74,7 @@ def html_table(frame: "pd.DataFrame | None", nothing: str) -> str:
     """
     if frame is None or not len(frame):
         return f"<p>{nothing}</p>"
+    # Long tables are cut, and say so.
     shown, hidden = frame.head(ROWS), len(frame) - ROWS
     table = with_text_labels(shown).to_html(
         index=False, border=0, float_format=lambda x: amount(x, 3), na_rep="-", escape=True
@@ -129,6 +130,7 @@ def values_figure(values: Mapping[str, PolicyValue], label: str) -> str:
     names = list(values)
     figure = _figure(max(1.3, 0.7 + 0.25 * len(names)))
     axis = figure.subplots()
+    # From the bottom up.
     for height, name in enumerate(reversed(names)):
         value = values[name]
         axis.plot(value.interval, [height, height], color="C0", linewidth=3, solid_capstyle="butt")
@@ -188,6 +190,7 @@ def draw_gains(axis: "Axes", gains: Gains, label: str) -> list[str]:
     Returns:
         The names, from top to bottom.
     """
+    # The largest mean on top.
     names = sorted(gains, key=lambda name: -gains[name][0])
     axis.axvline(0.0, color="black", linewidth=1.2)
     for height, name in enumerate(reversed(names)):
@@ -219,6 +222,7 @@ def _svg(figure: "Figure", words: str) -> str:
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     drawing = text.getvalue()
+    # The words go into the opening tag.
     return f'<svg role="img" aria-label="{escape(words)}"' + drawing[drawing.index("<svg") + len("<svg") :]
 
 
@@ -241,6 +245,7 @@ def policy_table(space: StateActionSpace, policies: Mapping[str, PolicyLike], st
         name: space.describe_policy(policy) for name, policy in policies.items() if not isinstance(policy, Policy)
     }
     stepped = {name: _steps(by_step) for name, by_step in described.items()}
+    # As many rows a state as the longest policy has steps.
     horizon = max(map(len, stepped.values()), default=1)
     columns: dict[str, list[Any]] = {} if horizon == 1 else {"step": []}
     columns |= {state: [], **{name: [] for name in stepped}}
@@ -257,6 +262,7 @@ def policy_table(space: StateActionSpace, policies: Mapping[str, PolicyLike], st
 def _steps(policy: Any) -> list[dict[Hashable, Any]]:
     """One mapping for each step; one alone where all are the same."""
     steps = policy if isinstance(policy, list) else [policy]
+    # Steps that are all alike are one.
     return steps[:1] if all(step == steps[0] for step in steps) else steps
 
 

@@ -60,6 +60,7 @@ class SubgroupVerdict:
     @property
     def recommended(self) -> str | None:
         """Of the policies that are as sure as was asked for, the one that gains most; None: the verdict abstains."""
+        # As sure as was asked for, and better on average.
         sure = [
             name
             for name, improvement in self.improvements.items()
@@ -234,26 +235,32 @@ def decide_by_subgroup(
     if BASELINE in policies:
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
     space = posterior.space
+    # What the log did in each context.
     logged = practice(log, space, options.practice_by)
     begins = start_of_log(log) if options.initial is None else options.initial
     weights = read_population(posterior, options.population)
     weighted = weights.posterior
+    # Another population than the log's has no practice of its own.
     moved = weighted is not posterior
     if moved and baseline is None:
         raise ValueError("population is a table and baseline is None, expected one: practice is of the log")
     compared = {BASELINE: logged if baseline is None else baseline, **policies}
     by_context = values_in_contexts(policy_values, key, weighted, compared, objective, begins, options.num_draws)
+    # [C, draws]: the gain in every context.
     draws = {name: np.stack([value[name].draws for value in by_context]) for name in compared}
     names, group, patterns = groups_of(weighted.contexts, subgroups)
     verdicts = {}
+    # Everybody first, then one subgroup after the other.
     for g, pattern in enumerate([EVERYBODY, *patterns]):
         inside = group == g - 1 if g else np.ones(len(group), bool)
         share = weights.shares[inside]
+        # Within the subgroup shares sum to one.
         inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
         improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
         name = verdict.recommended
+        # The tipping point is of observed practice: another baseline, or population, has none.
         if options.observational and name is not None and baseline is None and not moved:
             factor = _tipping(posterior, policies[name], logged, objective, begins, inside, inner)
             verdict = replace(verdict, tipping={name: factor})
@@ -289,10 +296,12 @@ def _tipping(
         return None
     space, places = posterior.space, np.flatnonzero(inside)
     part = space.with_contexts(posterior.contexts.take(places))
+    # All contexts of the subgroup as one MDP, nothing leading from one to another.
     joint = part.side_by_side
     rows = posterior.tables.rows[:, places].mean(0)
     outcome = posterior.outcome_reward(places)
     reward = posterior.tables.reward[:, places].mean(0) if outcome is None else (rows * outcome).sum(-1)
+    # Uniform, where the log does not say where episodes begin.
     start = space.alone.initial_probs(initial) if initial is not None else np.full(space.n_states, 1 / space.n_states)
     states = joint.n_states
     with jax.enable_x64(True):
@@ -303,6 +312,7 @@ def _tipping(
         together = np.concatenate(probs, axis=-2)
         # The end of a sparse MDP stands apart: its outcome comes last again, and the place that listed it is empty.
         paid = None if outcome is None else _with_end(outcome.reshape(states, *outcome.shape[2:]), whole)
+        # Contexts by their share, states by where episodes begin.
         begins = (inner[:, None] * start).ravel()
         taken = logged[places].reshape(states, -1)
         return tipping_point(whole, together, taken, objective, initial=begins, outcome_reward=paid)

@@ -189,7 +189,7 @@ def ascend(
         drawn /= drawn.sum(2, keepdims=True)
         logits = logits + LEARNING_RATE * _by_logits(_derivative(drawn, reward, policy), policy)
         policy = softmax(logits)
-    rng.bit_generator.advance(steps * batch * length)
+    rng.bit_generator.advance(steps * batch * length)  # pyright: ignore[reportAttributeAccessIssue] - of PCG64
     return policy
 
 

@@ -18,6 +18,7 @@ from bayes_mdp.decisions.host_optima import (
     episodic_occupancy,
     episodic_values,
     expected_values,
+    improved_policies,
     pair_time,
 )
 from bayes_mdp.decisions.host_values import PolicyPairs, occupancy, proven, solve, values_and_time
@@ -313,6 +314,45 @@ def test_two_classes_of_one_gain_are_left_to_the_planner():
     assert answer.first[0, 0] == pytest.approx(1.0) and answer.gap[0] < 1e-9
     rows, drawn = pairs_of_mdp(bm.MDP(np.eye(2)[:, None], [[1.0], [0.0]]))
     assert proven(PolicyPairs(rows, np.ones((2, 1))).chains(drawn), bm.AverageReward()).gap[0] == np.inf
+
+
+def _moves(places: np.ndarray, rewards: np.ndarray) -> bm.MDP:
+    """An MDP whose actions lead to one place each [S, A]."""
+    return bm.MDP(np.eye(len(places))[places], rewards)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gains_where_policies_on_the_way_have_several_classes(seed):
+    """Moves that are certain, one of which leads home: classes by the dozen, periods, and one best gain for all starts.
+
+    It is the largest mean reward of a cycle (Karp 1978), by brute force: the best mean over walks of S steps that
+    return, from D_k(s), the best sum of k steps to s.
+    """
+    rng = np.random.default_rng(seed)
+    n_states, n_actions = int(rng.integers(2, 9)), int(rng.integers(2, 5))
+    places, rewards = rng.integers(n_states, size=(n_states, n_actions)), rng.integers(-8, 9, (n_states, n_actions)) / 8
+    # Action 0 leads round all states: each can be reached from each, and the optimal gain is one number.
+    order = rng.permutation(n_states)
+    places[order, 0] = np.roll(order, -1)
+    sums = np.full((n_states + 1, n_states), -np.inf)
+    sums[0, 0] = 0.0
+    for k in range(n_states):
+        np.maximum.at(sums[k + 1], places, sums[k][:, None] + rewards)
+    reached = np.isfinite(sums[-1])
+    steps = n_states - np.arange(n_states)[:, None]
+    with np.errstate(invalid="ignore"):
+        means = np.where(np.isfinite(sums[:-1]), (sums[-1] - sums[:-1]) / steps, np.inf)
+    cycle = means.min(0)[reached].max()
+    rows, drawn = pairs_of_mdp(_moves(places, rewards))
+    answer = improved_policies(rows, drawn, bm.AverageReward())
+    assert np.isfinite(answer.values.gap[0])
+    assert abs(answer.values.first[0, 0] - cycle) <= answer.values.gap[0] + 1e-12
+
+
+def test_gains_that_depend_on_the_start_are_not_settled():
+    """Two islands; draws that are settled beside it stay as they are."""
+    rows, drawn = pairs_of_mdp(_moves(np.array([[0, 1], [1, 1]]), np.array([[1.0, 0.0], [0.5, 0.5]])))
+    assert np.isinf(improved_policies(rows, drawn, bm.AverageReward()).values.gap[0])
 
 
 def test_steps_of_the_recursion_are_told_from_the_last_to_the_first():

@@ -10,7 +10,7 @@ import bayes_mdp as bm
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE
 from bayes_mdp.mdp import Discounted, Log, Transitions
 from bayes_mdp.mdp.data.log_split import halves_in_time
-from bayes_mdp.recommend.consequences import BY_STEP, SHARE, SIGN, Consequence, Question, consequences
+from bayes_mdp.recommend.consequences import BY_STEP, SHARE, SIGN, Consequence, Question, consequences, sentences
 from tests.recommend.shops import REWARD, easy_log, right_prior
 
 KEY = jax.random.key(0)
@@ -119,6 +119,17 @@ def test_a_promise_is_broken_where_the_draws_show_it(number, worse, stops, doubt
     assert ("0.95 up to Monte Carlo error: the answer stays" in str(answer)) == doubt
     # A gain that is none stops it, whatever the draws may show.
     assert Consequence(SHARE, "x", 1.0, 0.0 * gain, 0.0, 0.95).stops
+
+
+def test_checks_that_point_to_one_belief_are_one_sentence():
+    gain = np.linspace(-1.0, 3.0, 101)
+    alike = [Consequence(check, "with other rows", 1.0, gain, 0.0, 0.95) for check in (NEW, RETURNS)]
+    apart = Consequence(RETURNS, "in the second half", 1.0, gain, 0.0, 0.95)
+    both, single = sentences([alike[0], apart, alike[1]])
+    assert both.startswith(
+        f"the check {NEW!r} failed and the check {RETURNS!r} failed; with other rows the gain of 1 is 1"
+    )
+    assert single == str(apart) and sentences([]) == []
 
 
 def test_behaviour_by_step_is_judged_at_the_earlier_and_the_later_steps():

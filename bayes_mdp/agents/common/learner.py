@@ -94,7 +94,8 @@ def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H
     Raises:
         ValueError: as `table_shape`.
     """
-    q, legal = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who)), problem.space.legal
+    q = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who))
+    legal = problem.space.legal
     return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
 

@@ -79,6 +79,7 @@ class MeanModel(eqx.Module):
 
     def expected_next(self, values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
         """sum_s' E[P(s' | s, a)] values(s') at one step; the value after an end is zero."""
+        # An MDP by its rows; a belief may know a shorter way.
         if isinstance(self.source, (MDP, SparseMDP)):
             return self.source.at(layer).expected_next(values)
         return self.source.expected_next(values, layer)
@@ -101,6 +102,7 @@ class MeanModel(eqx.Module):
             backup: (step, values of the next states) -> q of the step; illegal actions become -inf afterwards.
             value: q [S A] -> v [S]; None: the maximum over actions.
         """
+        # Greedy by default; soft agents reduce in another way.
         value_of = value or (lambda q: jnp.max(q, -1))
 
         def step(values: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
@@ -218,6 +220,7 @@ def warn_of_lost_optimism(name: str, value: RealLike, max_reward: float) -> None
         value: of unknown pairs, in units of the return.
         max_reward: the largest mean reward of a step.
     """
+    # Traced numbers cannot be compared.
     if is_concrete(value) and np.min(np.asarray(value)) < max_reward:
         least = float(np.min(np.asarray(value)))
         warnings.warn(
@@ -243,6 +246,7 @@ def effective_horizon(objective: Objective, who: str) -> RealScalar:
         return objective.horizon
     if not isinstance(objective, Discounted):
         raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic for {who}")
+    # The sum of discount^t.
     return 1.0 / (1.0 - objective.discount)
 
 
@@ -285,6 +289,7 @@ class NeedsConcentrations(eqx.Module):
         who = type(self).__name__
         require_ability(belief, CanMean, who)
         require_ability(belief, CanCount, who)
+        # Concentrations are asked for here, so that a belief without them is refused before a run.
         row_variance_factor(belief, who)
 
 
@@ -314,8 +319,8 @@ def row_variance_factor(belief: object, who: str) -> Pairs:
         raise ValueError(
             f"{who} needs the concentrations of Dirichlet rows, which a {type(belief).__name__} has not ({error}): use "
             "a posterior in closed form (infer with method='exact'), or PSRL"
-            # 1 / (c0 + 1) is no posterior of a mixture, but its mean measures how well rows are known on average.
         ) from error
+    # 1 / (c0 + 1) is no posterior of a mixture, but its mean measures how well rows are known on average.
     return tensordot(jnp.asarray(belief.weights), factor, axes=1) if can_split(belief) else factor
 
 

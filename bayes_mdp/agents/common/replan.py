@@ -106,8 +106,8 @@ class Reached(_NoPeriod):
         check_count("num_visits", self.num_visits)
 
     def due(self, context: ReplanContext) -> Bool[Array, ""]:
-        # Not `==`: several visits of a segment may pass the number at once.
         """Whether some pair has as many visits, and had not when the plan in force was made."""
+        # Not `==`: several visits of a segment may pass the number at once.
         return jnp.any((context.visits >= self.num_visits) & (context.planned_visits < self.num_visits))
 
 
@@ -192,6 +192,7 @@ def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
     """
     if isinstance(replan, str) and replan in WORDS:
         return WORDS[replan]()
+    # True is no number of steps.
     if isinstance(replan, (int, np.integer)) and not isinstance(replan, bool) and replan >= 1:
         return EverySteps(int(replan))
     # A class has the members of its objects: `Doubling` in place of `Doubling()` is refused below.

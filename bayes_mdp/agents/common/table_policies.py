@@ -61,6 +61,7 @@ def mask_illegal(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"
 
 def lookup(table: Shaped[Array, "..."], axes: int, state: IntScalar, step: IntScalar) -> Shaped[Array, "..."]:
     """The entry of a `table` [*H S ...] for a `state` at a `step`; `axes` is the number of axes that follow S."""
+    # A table without the axis of steps is the same at every step.
     return table[state] if table.ndim == 1 + axes else table[step, state]
 
 
@@ -126,8 +127,10 @@ class Greedy(TablePolicy):
         if best is None:
             self.best = best_action(self.q)
             return
+        # An array of the device is not copied back to be checked.
         actions = best if isinstance(best, jax.Array) else jnp.asarray(as_indices("best", best, "action"))
         if actions is not best:
+            # Actions in range, and one for each state.
             check_index("best", actions, self.n_actions, "action")
         check_shape("best", actions, self.q.shape[:-1], "(step,) state")
         self.best = actions
@@ -171,6 +174,7 @@ class Boltzmann(TablePolicy):
         """An action."""
         return jax.random.categorical(key, lookup(self.q, 1, state, step) / self.temperature)
 
+    # log softmax(q / temperature).
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
         return jax.nn.log_softmax(lookup(self.q, 1, state, step) / self.temperature)[action]
@@ -278,6 +282,7 @@ class GaussianThompson(TablePolicy):
             if option is not None and not isinstance(option, jax.Array) and is_concrete(option):
                 (check_not_negative if name == "sd" else check_finite)(name, option)
         self.sd, self.factor, self.noise = (None if x is None else jnp.asarray(x) for x in (sd, factor, noise))
+        # Independent noise by sd, correlated noise by a factor.
         if (sd is None) == (factor is None):
             raise ValueError("sd and factor: expected exactly one of them")
         shape, n_actions = self.mean.shape, self.mean.shape[-1]
@@ -295,6 +300,7 @@ class GaussianThompson(TablePolicy):
         Args:
             key: of the draw.
         """
+        # One draw for the whole plan, as in posterior sampling.
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return GaussianThompson(self.mean, self.sd, factor=self.factor, noise=noise)
 
@@ -310,6 +316,7 @@ class GaussianThompson(TablePolicy):
             assert key is not None  # only a policy with noise is called without a key
             z = jax.random.normal(key, mean.shape, mean.dtype)
         if self.sd is not None:
+            # Independent actions; below: L z, correlated ones.
             return mean + lookup(self.sd, 1, state, step) * z
         assert self.factor is not None  # as `__init__` checks
         return mean + matmul(lookup(self.factor, 2, state, step), z)
@@ -327,6 +334,7 @@ class GaussianThompson(TablePolicy):
         mean = lookup(self.mean, 1, state, step)
         if self.noise is not None:
             return jnp.where(action == best_action(self.draw(None, state, step)), 0.0, -jnp.inf).astype(mean.dtype)
+        # Two actions: a difference of normals, exact.
         two = mean.shape[-1] == 2
         if self.sd is None:
             assert self.factor is not None  # as `__init__` checks

@@ -82,6 +82,7 @@ class ValueUncertainty(eqx.Module):
     @property
     def q_sd(self) -> Float[Array, "*H S A"]:
         """Standard deviation of the value of a pair."""
+        # Solvers may leave tiny negative numbers.
         return jnp.sqrt(jnp.maximum(self.q_variance, 0.0))
 
     @property
@@ -142,6 +143,7 @@ def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -
         space: whose names become coordinates; None: indices.
     """
     arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
+    # The kind and the reason travel with the numbers.
     attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
     q_max = getattr(answer, "q_max", None)
     if q_max is not None:
@@ -203,6 +205,7 @@ def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
     Args:
         posterior: the belief.
     """
+    # Row or reward: either makes the values of a pair uncertain.
     return jnp.asarray(posterior.variance_factor("ratio") > 0) | (posterior.expected_reward_variance() > 0)
 
 
@@ -221,6 +224,7 @@ def cycle_reason(
     if not is_concrete(mdp, probs, unknown):
         return "inside a trace the structure cannot be inspected"
     used = np.asarray(probs)
+    # Steps that share rows: one action set for all of them.
     used = used.max(0) if used.ndim == 3 else used  # stationary rows: an action that any step takes
     # A pair is visited twice only on a cycle of the chain: of possible transitions under the actions taken.
     cycle = find_cycle(mdp, used, np.asarray(unknown))
@@ -256,6 +260,7 @@ def total_variance(
     finite = jnp.isfinite(means)
     safe = jnp.where(finite, means, 0.0)
     mean = tensordot(weights, safe, axes=1)
+    # E[Var] + Var[E], in one sum over the components.
     variance = tensordot(weights, variances + (safe - mean) ** 2, axes=1)
     return jnp.where(finite[0], mean, -jnp.inf), jnp.where(finite[0], variance, 0.0)
 
@@ -299,6 +304,7 @@ def compile_solver(core: Callable[..., Answer], *static: str) -> Callable[..., A
     def call(
         posterior: CanMean, policy: PolicyLike, objective: Objective, *rest: PyTree, **options: str | bool | int
     ) -> Answer:
+        # A posterior with Python objects among its leaves cannot be an argument of a compiled program.
         numbers = all(isinstance(leaf, (jax.Array, np.ndarray, np.number)) for leaf in jax.tree.leaves(posterior))
         run = program if numbers and not isinstance(objective, FirstExit) else core
         return run(posterior, policy, objective, *rest, **options)
@@ -329,6 +335,7 @@ def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "
         v: values of the states.
         objective: under `Episodic` they depend on the step.
     """
+    # Episodes have values of their own at each step; nothing follows the last.
     if not isinstance(objective, Episodic):
         return v
     return jnp.concatenate([v[1:], jnp.zeros_like(v[:1])])
@@ -371,6 +378,7 @@ def problem_of(
     discount_of(objective)
     mean = posterior.mean_mdp()
     # Checks in this order: what is wrong with the problem is said before what is wrong with the policy.
+    # Objective and MDP fit each other.
     check_problem(mean, objective)
     array = policy_of(policy, labels_of(posterior), objective)
     actions_or_probs = read_policy(array, mean, horizon=horizon_of(objective))
@@ -393,6 +401,7 @@ def require_variances(posterior: object) -> None:
     if can_split(posterior) and is_concrete(variance):
         index = first_index(np.isinf(np.asarray(variance)))
         if index is not None:
+            # Called eagerly the component names its pair and refuses.
             jax.tree.map(lambda array: array[index[0]], posterior.components).expected_reward_variance()
 
 
@@ -414,6 +423,7 @@ def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike
         policy: Int[*H S], Float[*H S A] or a `Policy`.
         objective: of the run.
     """
+    # Which pairs are unknown, in any component.
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
     return cycle_reason(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
@@ -434,6 +444,7 @@ def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective
     mean = posterior.mean_mdp()
     # Mean values first: the local variance depends on the values of the next states.
     value = evaluate(mean, policy, objective)
+    # Illegal pairs add nothing.
     added = only_legal(local(posterior, value), mean)
     return Backup(value, added, solve_variance(mean, added, policy, objective))
 
@@ -447,6 +458,7 @@ def solve_variance(mean: MDP | SparseMDP, local: Pairs, policy: PolicyLike, obje
         policy: as in `planning.evaluate`.
         objective: `Discounted`, `Episodic` or `FirstExit`.
     """
+    # The same chain, with the local variance as reward and discount^2.
     answer = propagate(mean, local, policy, objective)
     # A variance may come out below zero by rounding alone.
     q = jnp.maximum(only_legal(answer.q, mean), 0.0)
@@ -471,6 +483,7 @@ def combine(
     if not can_split(posterior):
         status = variance.converged & value.converged, variance.iterations, variance.gap
         return ValueUncertainty(value.q, value.v, variance.q, variance.v, parts.local, q_max, *status, validity)
+    # Total expectation and variance over the components.
     q_mean, q_variance = total_variance(posterior.weights, value.q, variance.q)
     v_mean, v_variance = total_variance(posterior.weights, value.v, variance.v)
     # A mixture has converged where all its components have; its error is that of the worst.
@@ -491,6 +504,7 @@ def moments_of_plan(
         objective: `Discounted` or `Episodic`.
     """
     if can_split(belief):
+        # Each component is backed up on its own mean MDP.
         parts = over_components(lambda each: back_up(each, local, plan.policy, objective), belief)
         answer = combine(belief, parts, Validity("heuristic", "not examined"))
         return answer.q_mean, answer.q_variance

@@ -75,6 +75,7 @@ class ModelBased(eqx.Module):
     @property
     def equations(self) -> BellmanEquations:
         """How Qr and Qe are related: here both are values of the policy that is greedy for the sum."""
+        # A subclass changes what it has to: the model (`local`), or how the two tables are related.
         return OnePolicy(self.local)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> PyTree:
@@ -95,6 +96,7 @@ class ModelBased(eqx.Module):
 
     def _make_plan(self, problem: Problem, state: PyTree) -> tuple[Greedy, PyTree]:
         q, best, state = self.planner.plan(self.equations, problem, state)
+        # The plan's own actions, not the argmax of q: equal values may have been resolved by the planner.
         return Greedy(q, problem.space.legal, best=best), state
 
     def observe(self, problem: Problem, state: PyTree, transition: Transitions, weight: Scalar = 1.0) -> PyTree:
@@ -169,6 +171,7 @@ class EpsilonGreedyModel(ModelBased):
         """Epsilon-greedy for the plan."""
         del key, belief
         policy, state = self._make_plan(problem, state)
+        # Epsilon of the time any legal action, whatever the model says of it.
         return EpsilonGreedy(policy.q, self.epsilon, problem.space.legal), state
 
 
@@ -218,6 +221,7 @@ class OIM(OptimisticModel):
         """The equations above."""
         # One imaginary transition to the garden beside the n observed ones.
         n = stats.visits + 1.0
+        # The garden pays nothing on the way and v_max for ever: its part is the bonus v_max / n.
         reward = stats.reward * stats.visits / n
         return Local(reward, jnp.asarray(self.v_max) / n, stats.counts / n[..., None])
 
@@ -268,6 +272,7 @@ class RMax(OptimisticModel):
         # A known pair keeps the model of its first m transitions.
         if self.freeze:
             full = state.tally.visits[transition.cell(problem.space)] >= self.num_visits
+            # A weight of zero leaves the tally as it is.
             weight = jnp.where(full, 0.0, weight)
         return super().observe(problem, state, transition, weight)
 
@@ -309,6 +314,7 @@ class Alternates(TablePolicy):
 
     def log_prob(self, state: IntScalar, action: IntScalar, step: IntScalar = 0) -> Float[Array, ""]:
         """Log-probability, exact."""
+        # The two greedy actions may be the same: their probabilities add up.
         explore, real = self._best(state, step)
         return jnp.log(self.prob * (action == explore) + (1.0 - self.prob) * (action == real))
 
@@ -547,8 +553,10 @@ class E3(eqx.Module):
         model = ExactPlanner().observe(self._equations(problem), problem, state.model, transition, weight)
         layered = state.tempting.ndim == 2
         row = (transition.step, transition.state) if layered else transition.state
+        # Under a horizon exploration may last to the end of the episode.
         # A tempting state starts a count-down; an unknown state or the end of the episode stops it.
         begun = jnp.where(state.tempting[row], jnp.asarray(self._length(problem), jnp.int32), 0)
+        # The step that was just made is one of the count.
         left = jnp.maximum(jnp.where(state.left > 0, state.left, begun) - 1, 0)
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
         return E3State(model, state.tempting, jnp.where(jnp.asarray(weight) != 0, left, state.left))
@@ -565,6 +573,7 @@ class E3(eqx.Module):
         # reaching one.
         def local(stats: Stats) -> Local:
             unknown = jnp.broadcast_to(self._unknown(problem, stats.visits)[..., None], stats.visits.shape)
+            # A reward of 1 once, no rewards before: Qe is the chance of escape, discounted.
             reward, probs = jnp.where(unknown, 0.0, stats.reward), jnp.where(unknown[..., None], 0.0, stats.probs)
             return Local(reward, unknown.astype(reward.dtype), probs)
 
@@ -589,6 +598,7 @@ class E3(eqx.Module):
         ended = jnp.asarray(False if transition.terminated is None else transition.terminated)
         unknown = self._unknown(problem, tally.visits)
         if isinstance(objective, Episodic):
+            # The next state must be known too, at its own step.
             ended |= jnp.asarray(step) == objective.horizon - 1
         if unknown.ndim == 2:
             return ended | unknown[jnp.minimum(jnp.asarray(step) + 1, unknown.shape[0] - 1), transition.next_state]
@@ -604,6 +614,7 @@ class E3(eqx.Module):
     ) -> Float[Array, "*steps S"]:
         """The probability that the plan of M_explore reaches an unknown state in time, [*H S]."""
         if isinstance(problem.objective, Episodic):
+            # The plan of M_explore moves the chain.
             return jnp.max(split.qe, -1)  # one absorbing reward of 1, without a discount: the probability itself
         # P(reach within n steps), by n products with the chain of the policy; unknown states are absorbing.
         chosen = lambda table: jnp.take_along_axis(table, explore[:, None, None], 1)[:, 0]  # noqa: E731
@@ -611,6 +622,7 @@ class E3(eqx.Module):
         rows, space = jnp.where(unknown[:, None], 0.0, chosen(tally.stats.probs)), problem.space
         listed = None if space.successors is None else chosen(next_states(space))
 
+        # P(reached within n + 1 steps) = one step of the chain on P(within n).
         def step(_: IntScalar, reached: Float[Array, " S"]) -> Float[Array, " S"]:
             later = matmul(rows, reached) if listed is None else jnp.sum(rows * reached[listed], -1)
             return jnp.where(unknown, 1.0, later)

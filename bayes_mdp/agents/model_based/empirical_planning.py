@@ -129,9 +129,11 @@ class Tally(eqx.Module):
         space, used = problem.space, jnp.asarray(weight, self.visits.dtype)
         ended = False if transition.terminated is None else transition.terminated
         cell, time = transition.cell(space), self.time + (used > 0)
+        # A masked reward may be anything, nan included.
         reward = jnp.where(used > 0, used * jnp.asarray(transition.reward), 0.0)
         # In a listed space the column of a successor is its place in the list of the pair.
         place = transition.next_state if space.successors is None else space.place(cell, transition.next_state)
+        # Scatters in place: under jit no copy of the counts is made.
         return Tally(
             self.visits.at[cell].add(used),
             self.total.at[cell].add(reward),
@@ -190,6 +192,7 @@ def next_states(space: StateActionSpace) -> Int[Array, "*H S A K"]:
         space: one that lists successors.
     """
     listed = jnp.asarray(space.successors)
+    # Index 0 stands in for places that hold no state; their counts are zero, so that it is never read.
     return jnp.where((listed >= 0) & (listed < space.n_states), listed, 0)
 
 
@@ -203,6 +206,7 @@ def values_of_rows(space: StateActionSpace, values: Float[Array, " S"], step: In
     if space.successors is None:
         return values
     listed = next_states(space)
+    # Gathered once a plan: the values of the listed successors, [S A K].
     return values[listed if listed.ndim == 3 else listed[step]]
 
 
@@ -224,6 +228,7 @@ def model_of(
     ends = jnp.maximum(1.0 - jnp.sum(probs, -1), 0.0)
     if space.successors is None:
         return MDP(probs, reward, end_probs=ends, legal=legal)
+    # The empty places keep probability zero, and may name any state.
     listed = jnp.broadcast_to(next_states(space), probs.shape)
     return SparseMDP(listed, probs, reward, end_probs=ends, legal=legal)
 
@@ -263,6 +268,7 @@ class ListedTally(eqx.Module):
             max_predecessors: of a state, at most.
         """
         s, a = space.n_states, space.n_actions
+        # S in a list of predecessors marks a free place.
         none, zero = jnp.zeros((s, a)), jnp.int32(0)
         lists = jnp.zeros((s, a, max_successors), jnp.int32)
         predecessor = jnp.full((s, max_predecessors), s, jnp.int32)
@@ -279,6 +285,7 @@ class ListedTally(eqx.Module):
         # A successor that fits in its list may have a predecessor that does not: then nothing is counted.
         slot, placed = _place(self.successor[s, a], self.counts[s, a] > 0, y)
         before, known = _place(self.predecessor[y], self.predecessor[y] < self.visits.shape[0], s)
+        # An end needs no place in either list.
         fits = ended | (placed & known)
         used = jnp.where(fits, jnp.asarray(weight, self.visits.dtype), 0.0)
         time, continues = self.time + (used > 0), (used > 0) & ~ended
@@ -291,6 +298,7 @@ class ListedTally(eqx.Module):
             self.successor.at[s, a, slot].set(jnp.where(continues, y, self.successor[s, a, slot])),
             self.counts.at[s, a, slot].add(jnp.where(continues, used, 0.0)),
             self.predecessor.at[y, before].set(jnp.where(continues, s, self.predecessor[y, before])),
+            # Lost transitions are counted, so that `check_learnt` can warn.
             self.lost + (~fits & (jnp.asarray(weight) != 0)),
         )
 
@@ -318,6 +326,7 @@ class ListedTally(eqx.Module):
 def _usable(stats: Stats, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S A"]:
     """Pairs tried at some step; in a state without one, all legal pairs."""
     # Where nothing was tried the row is empty: every action ends the episode with value 0.
+    # Over all leading axes: tried at any step.
     tried = jnp.any(stats.visits > 0, tuple(range(stats.visits.ndim - 2)))
     allowed = jnp.ones(tried.shape, bool) if legal is None else jnp.asarray(legal)
     return tried | (allowed & ~jnp.any(tried, -1, keepdims=True))
@@ -433,6 +442,7 @@ class BellmanEquations(Protocol):
 def _greedy_split(legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]) -> Split:
     """Two tables, -inf where illegal, and the greedy actions of the sum and of the rewards."""
     if legal is not None:
+        # -inf in both tables: an illegal action is greedy for neither.
         qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
     return Split(qr, qe, best_action(qr + qe), best_action(qr))
 
@@ -446,6 +456,7 @@ def _solve_rows(
 ) -> Solution:
     """The optimum of the MDP with these rows and rewards; `discount`: None: that of the objective."""
     goal = problem.objective if discount is None else Discounted(discount)
+    # The rows, rewards and start are all that differs between the plans of a method.
     return solve(model_of(problem.space, rows, reward, problem.space.legal), goal, start=start)
 
 
@@ -486,6 +497,7 @@ class OnePolicy(NamedTuple):
     def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
         """The optimum for reward + bonus."""
         local = self.local(stats)
+        # [OIM08] section 2.5: one policy for both, so that the sum is the optimum of summed rewards.
         return (_solve_rows(problem, local.probs, local.reward + local.bonus, plans[0]),)
 
     def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
@@ -495,6 +507,7 @@ class OnePolicy(NamedTuple):
     def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
         """Qr by evaluation of the plan with the rewards alone; Qe is the rest of the sum."""
         local, space, plan = self.local(stats), problem.space, plans[0]
+        # Qr is a value, not an optimum: of the policy that maximises the sum.
         qr = evaluate(model_of(space, local.probs, local.reward, space.legal), plan.policy, problem.objective).q
         qr = qr if space.legal is None else jnp.where(space.legal, qr, -jnp.inf)
         return _rest_of_sum(qr, plan)
@@ -534,6 +547,7 @@ class TwoOptima(NamedTuple):
         local, discount = self.local(stats), jnp.asarray(discount)
         qr = local.reward + discount * mean(local.probs, vr)
         of_bonus = discount if self.bonus_discount is None else jnp.asarray(self.bonus_discount)
+        # Discounts may differ: exploration may look less far ahead than the rewards.
         split = _greedy_split(legal, qr, local.bonus + of_bonus * mean(local.probs, ve))
         return split, jnp.max(split.qr, -1), jnp.max(split.qe, -1)
 
@@ -542,6 +556,7 @@ class TwoOptima(NamedTuple):
         local = self.local(stats)
         # Each optimum starts from its own last plan.
         real = _solve_rows(problem, local.probs, local.reward, plans[0])
+        # Same rows, other rewards, and perhaps another discount.
         return real, _solve_rows(problem, local.probs, local.bonus, plans[1], self._of_bonus(problem))
 
     def _of_bonus(self, problem: Problem) -> RealScalar:
@@ -585,6 +600,7 @@ class OwnRows(NamedTuple):
     ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
         """Qe = Q+ - Qr, where the rows of Q+ are chosen for the values V+ = Vr + Ve."""
         local, discount = self.local(stats), jnp.asarray(discount)
+        # The rows are chosen for V+ = Vr + Ve, the values that the agent is greedy for.
         rows = self.rows(stats, jnp.broadcast_to(vr + ve, stats.counts.shape))
         qr = local.reward + discount * mean(local.probs, vr)
         qe = local.bonus + discount * (mean(rows, vr + ve) - mean(local.probs, vr))
@@ -601,6 +617,7 @@ class OwnRows(NamedTuple):
         # Q+ = reward + bonus + discount max over rows of sum p V+. Rows depend on the values: best rows for the last
         # values, a plan for these rows, and so on.
         def improve(plan: Solution) -> Solution:
+            # The values of the successors of each pair, in the shape of the counts.
             values = jnp.broadcast_to(values_of_rows(space, plan.v), stats.counts.shape)
             return _solve_rows(problem, self.rows(stats, values), local.reward + local.bonus, plan)
 
@@ -624,6 +641,7 @@ def _iterate_rows_until_stable(improve: Callable[[Solution], Solution], plan: So
         plan, _, count = loop
         new = improve(plan)
         moved, size = jnp.max(jnp.abs(new.v - plan.v)), jnp.max(jnp.abs(new.v))
+        # In roundings of the largest value: below that, rows and plan alternate without getting better.
         return new, moved > 64 * float(jnp.finfo(size.dtype).eps) * size, count + 1
 
     first = (plan, jnp.array(True), jnp.int32(0))
@@ -667,6 +685,7 @@ class ExactPlanner(eqx.Module):
         """
         check_objective(problem, who)
         tally = Tally.empty(problem.space)
+        # One backward pass under `Episodic` needs nothing to start from.
         if isinstance(problem.objective, Episodic):
             return ExactState(tally, ())
         return ExactState(tally, equations.first_plans(Solution.blank(problem.space.shape, legal=problem.space.legal)))
@@ -688,6 +707,7 @@ class ExactPlanner(eqx.Module):
             weight: 1; where it is 0 nothing is counted.
         """
         del equations
+        # Counting is all: the model is built when a plan is made.
         return ExactState(state.tally.count(problem, transition, weight), state.plans)
 
     def plan(
@@ -727,6 +747,7 @@ def _backward(equations: BellmanEquations, problem: Problem, tally: Tally) -> Sp
     assert isinstance(problem.objective, Episodic)
     space = problem.space
     all_stats = tally.stats_in(space)
+    # Dense rows by a matrix product, listed ones entry by entry.
     mean = matmul if space.successors is None else _weigh
 
     def step(values: TwoValues, layer: IntScalar) -> tuple[TwoValues, Split]:
@@ -737,6 +758,7 @@ def _backward(equations: BellmanEquations, problem: Problem, tally: Tally) -> Sp
         return (vr, ve), split
 
     none = jnp.zeros(problem.space.n_states)
+    # V_H = 0: nothing follows the last step.
     return lax.scan(step, (none, none), jnp.arange(problem.objective.horizon), reverse=True)[1]
 
 
@@ -798,6 +820,7 @@ class PrioritizedSweeping(eqx.Module):
         space, n = problem.space, problem.space.n_states
         if space.successors is not None:
             known = Tally.empty(space)
+            # Known lists: no bound on the number of observed successors is needed.
             return SweptState(known, _first_sweeps(equations, problem, known), _predecessors(space))
         for name in ("max_successors", "max_predecessors"):
             if getattr(self, name) is None and n > _LISTED_BELOW:
@@ -826,6 +849,7 @@ class PrioritizedSweeping(eqx.Module):
         tally, lists, active = state.tally, state.predecessors, jnp.asarray(weight) != 0
         if isinstance(tally, ListedTally):
             tally = tally.count(transition, weight)
+            # Predecessors change with the data: those observed so far.
             lists = ObservedPredecessors(tally.predecessor)
         else:
             tally = tally.count(problem, transition, weight)
@@ -847,6 +871,7 @@ class PrioritizedSweeping(eqx.Module):
             state: from `init`, or the last call.
         """
         del equations, problem
+        # The sum over the two parts [S 2 A], and its greedy actions.
         return jnp.sum(state.sweeps.q, 1), state.sweeps.best[:, 0], state
 
     def split(self, equations: BellmanEquations, problem: Problem, state: SweptState) -> Split:
@@ -899,8 +924,10 @@ def _backup(equations: BellmanEquations, problem: Problem, tally: ListedTally | 
         # One state at a time, the same equations as the exact planner's: values of the listed successors alone.
         later = values[successor]
         vr, ve = later[..., 0], later[..., 1]
+        # [P A], of the states that are backed up.
         may = None if legal is None else legal[states]
         split, vr, ve = equations.back_up(stats, may, discount, _weigh, vr, ve)
+        # Parts side by side on axis 1: rewards, exploration.
         parts = zip((split.qr, vr, split.best), (split.qe, ve, split.best_r), strict=True)
         return Backup(*(jnp.stack(pair, 1) for pair in parts))
 

@@ -110,6 +110,7 @@ class BQL(eqx.Module):
     ) -> tuple[TablePolicy, ReturnBelief]:
         """The policy for the belief in `state`, which is unchanged."""
         del problem, belief
+        # Three rules for one belief: its mean, its mean plus VPI, a draw.
         if self.choose == "greedy":
             return GreedyReturn(state), state
         if self.choose == "vpi":
@@ -216,6 +217,7 @@ class StudentTThompson(_OverReturns):
         Args:
             key: of the draw.
         """
+        # One standard draw for each pair, scaled by the belief when it is asked for.
         return StudentTThompson(self.belief, standard_draws(key, self.belief.of_mean().dof))
 
     def draw(self, key: PRNGKeyArray | None, state: IntScalar, step: IntScalar = 0) -> Float[Array, " A"]:
@@ -276,6 +278,7 @@ def prob_best_student_t(law: StudentT, action: IntScalar) -> Float[Array, ""]:
     inner = jnp.where(loc > -jnp.inf, jnp.arcsinh(jnp.clip(kinks - loc, -reach, reach) / unit), 0.0)
     pieces = jnp.concatenate([inner, edge * jnp.linspace(-1.0, 1.0, _NUM_PIECES + 1)])
     edges = jnp.sort(jnp.clip(pieces, -edge, edge))
+    # Half the length of each piece; the nodes lie around its middle.
     half = 0.5 * jnp.diff(edges)[:, None]
     # Gauss-Legendre nodes of all pieces, [pieces, nodes]; pieces of length 0 have weight 0.
     z = jnp.sqrt(dof) * jnp.sinh(0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes)

@@ -101,6 +101,7 @@ class UCBH(eqx.Module):
         # Optimism by the start: H max_reward, the largest return of an episode.
         horizon = episode_length(problem, "UCBH")
         visits = jnp.zeros((horizon, *problem.space.shape[-2:]))
+        # Every entry at its ceiling, illegal ones at -inf.
         q, legal = visits + horizon * jnp.asarray(self.max_reward, visits.dtype), problem.space.legal
         return OptimisticTable(q if legal is None else jnp.where(legal, q, -jnp.inf), visits, jnp.zeros((), jnp.int32))
 
@@ -120,6 +121,7 @@ class UCBH(eqx.Module):
         # V is clipped at its largest possible value; Q itself is not (algorithm 1).
         next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[next_row]))
         target = jnp.asarray(transition.reward) + jnp.where(ended, 0.0, next_value)
+        # Visits and steps count this transition.
         old, visits, time = state.q[pair], state.visits[pair] + 1.0, state.time + counted
         steps = time.astype(old.dtype) if self.num_episodes is None else float(self.num_episodes * horizon)
         # iota = log(S A T / p)
@@ -155,6 +157,7 @@ def learning_rates(
         inflation: kappa.
         prior_transitions: n0, number of optimistic prior transitions.
     """
+    # n + n0: visits, and the prior's transitions.
     total = visits + prior_transitions
     rate_key, weight_key = jax.random.split(key)
     rates = jax.random.beta(rate_key, (horizon + 1.0) / inflation, total / inflation, (num,))
@@ -246,6 +249,7 @@ class RandQL(eqx.Module):
         ceiling = self._ceiling(horizon, jnp.arange(horizon)[:, None, None])
         acting = jnp.broadcast_to(ceiling if legal is None else jnp.where(legal, ceiling, -jnp.inf), visits.shape)
         temporary = jnp.broadcast_to(acting[..., None], (*visits.shape, self.num_tables))
+        # The seed of all updates: two words of random bits.
         words = jax.random.bits(key, (2,), jnp.uint32)
         return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
 
@@ -259,6 +263,7 @@ class RandQL(eqx.Module):
         del problem, belief
         if not self.sampled:
             return Greedy(state.acting), state
+        # Sampled-RandQL acts on one table of the ensemble, drawn for the plan.
         return Greedy(state.temporary[..., jax.random.randint(key, (), 0, self.num_tables)]), state
 
     def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:

@@ -72,6 +72,7 @@ def soft_fixed_point(
 
     def sweep(loop: Carry) -> Carry:
         q, _, count = loop
+        # A soft Bellman backup.
         new = action_values(mdp, soft_max(q, temperature), discount)
         return new, jnp.max(jnp.where(jnp.isfinite(new), jnp.abs(new - q), 0.0)), count + 1
 
@@ -127,6 +128,7 @@ class BoltzmannQ(TabularQ):
             return super().observe(problem, state, transition, weight)
         place = place_of(problem, transition)
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
+        # The sign of the prediction error decides the rate.
         error = target - state[place.pair]
         # Continuous in the error, also as a program: maximum and minimum meet at 0.
         step = weight * (self.learning_rate * jnp.maximum(error, 0.0) + self.falling_rate * jnp.minimum(error, 0.0))
@@ -195,6 +197,7 @@ class SoftQMean(eqx.Module):
             kind = type(problem.objective).__name__
             raise ValueError(f"objective is {kind}, expected Discounted or Episodic for SoftQMean")
         q, legal = jnp.zeros(problem.space.shape), problem.space.legal
+        # -inf where illegal: its softmax weight is zero.
         return q if legal is None else jnp.where(legal, q, -jnp.inf)
 
     def plan(
@@ -208,9 +211,11 @@ class SoftQMean(eqx.Module):
         del key
         self.check_belief(belief)
         objective, legal = problem.objective, problem.space.legal
+        # Episodes: backward induction, exact without a start.
         if not isinstance(objective, Discounted):
             q = soft_values(mean_model(belief, objective, "SoftQMean"), self.temperature)
             return Boltzmann(q, self.temperature, legal), None
         assert state is not None  # `init` gives it
+        # From the last fixed point on.
         q = soft_fixed_point(belief.mean_mdp(), objective.discount, self.temperature, state).q
         return Boltzmann(q, self.temperature, legal), q

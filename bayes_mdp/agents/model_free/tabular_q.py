@@ -54,6 +54,7 @@ def bellman_target(
         q: the table.
         reward: of the transition.
     """
+    # Nothing follows an end: the value beyond it is zero.
     return reward + place.discount * jnp.where(place.ended, 0.0, value(q[place.next_row]))
 
 
@@ -131,6 +132,7 @@ class TabularQ(eqx.Module):
         """
         # [Q89]: Q(s, a) += alpha (r + discount v(s') - Q(s, a)); v(s') is zero after an end.
         place = place_of(problem, transition)
+        # The maximum of the next row (Q-learning), or what a subclass takes for it.
         target = bellman_target(place, state, jnp.asarray(transition.reward), self.state_value)
         return move_towards(state, place.pair, target, self.learning_rate, weight)
 
@@ -239,6 +241,7 @@ class AnnealedQ(eqx.Module):
     def observe(self, problem: Problem, state: TimedTable, transition: Transitions, weight: Scalar = 1.0) -> TimedTable:
         """The table after one step of Q-learning; unchanged where `weight` is 0."""
         q = self._table.observe(problem, state.q, transition, weight)
+        # Time counts real steps only: masked ones pass without cooling.
         return TimedTable(q, state.time + (jnp.asarray(weight) != 0))
 
 
@@ -292,6 +295,7 @@ def local_uncertainty(
     Returns:
         d0, in units of the reward, of the shape of `visits`.
     """
+    # In units of the value: a deviation of the mean return, shared over the horizon.
     return norm.isf(jnp.asarray(theta, float) / 2.0) * sigma_max / (jnp.sqrt(visits) * horizon)
 
 
@@ -347,6 +351,7 @@ class IEQLPlus(eqx.Module):
             check_value("initial_value", self.initial_value)
         if self.sigma_max is not None:
             check_above_zero("sigma_max", self.sigma_max)
+        # Only where both are numbers: traced bounds cannot be compared.
         if is_concrete(self.max_reward, self.min_reward):
             largest = np.asarray(self.max_reward)
             require(~(largest > self.min_reward), "max_reward", largest, f"more than min_reward, {self.min_reward}")
@@ -380,6 +385,7 @@ class IEQLPlus(eqx.Module):
     ) -> tuple[Greedy, UpperTable]:
         """Greedy for the upper values."""
         del key, problem, belief
+        # The upper values are the table: greedy for it is optimism.
         return Greedy(state.q), state
 
     def observe(self, problem: Problem, state: UpperTable, transition: Transitions, weight: Scalar = 1.0) -> UpperTable:
@@ -390,6 +396,7 @@ class IEQLPlus(eqx.Module):
         upper = jnp.asarray(transition.reward) + self._uncertainty(problem.objective, visits)
         # alpha_n = learning_rate / n^rate_power: constant for the power 0, 1 / n for 1.
         rate = self.learning_rate / visits**self.rate_power
+        # Q-learning on the raised reward.
         q = move_towards(state.q, place.pair, bellman_target(place, state.q, upper), rate, counted)
         return UpperTable(q, state.visits.at[place.pair].add(counted))
 
@@ -469,6 +476,7 @@ class BonusQ(eqx.Module):
         del key
         who, legal = type(self).__name__, problem.space.legal
         nothing = jnp.zeros(table_shape(problem, who))
+        # Q_e starts above every later bonus: what was never tried is worth exploring.
         bonus_q = nothing + self.initial_bonus
         # Zero, not -inf, where illegal: Q_r is -inf there, and the sum stays so.
         bonus_q = bonus_q if legal is None else jnp.where(legal, bonus_q, 0.0)
@@ -479,6 +487,7 @@ class BonusQ(eqx.Module):
     ) -> tuple[Greedy, BonusTables]:
         """Greedy for Q_r + kappa Q_e."""
         del key, problem, belief
+        # Two learners, one policy: greedy for the weighted sum.
         return Greedy(state.q + self.kappa(state.time) * state.bonus_q), state
 
     def greedy(self, problem: Problem, state: BonusTables) -> Greedy:
@@ -496,6 +505,7 @@ class BonusQ(eqx.Module):
     ) -> BonusTables:
         """The tables after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
         place, counted = place_of(problem, transition), jnp.asarray(weight) != 0
+        # [Q89] on the rewards.
         target = bellman_target(place, state.q, jnp.asarray(transition.reward))
         q = move_towards(state.q, place.pair, target, self.learning_rate, counted)
         # The bonus of this step may depend on the change of Q_r, so Q_e is updated second.
@@ -504,6 +514,7 @@ class BonusQ(eqx.Module):
         bonus = self.bonus(after, place.pair, q[place.pair])
         target = bellman_target(place, state.bonus_q, bonus)
         bonus_q = move_towards(state.bonus_q, place.pair, target, self.learning_rate, counted)
+        # Only the two tables change; counts and moments are those after the step.
         return eqx.tree_at(lambda x: (x.q, x.bonus_q), after, (q, bonus_q))
 
 
@@ -548,6 +559,7 @@ class VarianceBonusQ(BonusQ):
     def init(self, key: PRNGKeyArray, problem: Problem) -> BonusTables:
         """The initial tables, those of the moments of the targets among them. Raises as `ErrorBonusQ.init`."""
         tables = super().init(key, problem)
+        # Zeros of the right shape: no deviations yet.
         return replace(tables, mean=tables.visits, squares=tables.visits)
 
     def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:
@@ -571,4 +583,5 @@ class ErrorBonusQ(BonusQ):
 
     def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:
         """The size of the last change of Q_r."""
+        # The error that is left: the last change of the entry.
         return jnp.abs(new_q - state.q[pair])

@@ -175,11 +175,13 @@ def sweep(
         The tables after it; R_t and the weight lambda of R_{t+1} in it, Float[T] each (lambda is nan at the last step,
         which bootstraps from nothing; both are nan where `weight` is 0).
     """
+    # Indices of all steps at once: the sweep gathers its rows by them.
     place = place_of(problem, trial)
     weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
     before = tables.q[place.pair]  # Q during the trial, for frozen sweeps
     beyond = agent.beyond(tables.q, place)
     reward = jnp.asarray(trial.reward, tables.q.dtype)
+    # Zero stands for the return and value after the trial until the first live step is met.
     nothing = jnp.zeros((), tables.q.dtype)
 
     def back(loop: Carry, x: SweepInput) -> tuple[Carry, tuple[Float[Array, ""], Float[Array, ""]]]:
@@ -273,6 +275,7 @@ class EpisodeLearner(eqx.Module):
             q: the table.
             place: of the last transition.
         """
+        # A trial that was cut did not end: what follows is the best value, or nothing.
         return jnp.max(q[place.next_row], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.pair])
 
     def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
@@ -288,6 +291,7 @@ class EpisodeLearner(eqx.Module):
         old = tables.q[pair]
         value = old + self.learning_rate * (ret - old)
         q = move_towards(tables.q, pair, ret, self.learning_rate, weight)
+        # Moments of the returns, for the weight of TD-BMA.
         if statistics is not None and entry is not None:
             statistics = statistics.at[pair].set(jnp.where(jnp.asarray(weight) != 0, _one_more(entry, ret), entry))
         return Swept(Tables(q, statistics), ret, value, decay)
@@ -300,6 +304,7 @@ class EpisodeLearner(eqx.Module):
         weight: Weights = 1.0,
     ) -> EpisodeLearnerState:
         """The state after a whole trial; `weight` is 0 from its end on."""
+        # The buffer stays as it is: the trial was passed whole.
         return EpisodeLearnerState(sweep(self, problem, state.tables, trial, weight)[0], state.trial)
 
     def observe(
@@ -313,6 +318,7 @@ class EpisodeLearner(eqx.Module):
         # All columns of the trial grow by one entry.
         steps = jax.tree.map(lambda column, x: column.at[slot].set(x, mode="drop"), buffer.steps, new)
         length = buffer.length + live
+        # The buffer is full: the trial is cut there.
         ended = place_of(problem, transition).ended | (length >= size)
         if transition.truncated is not None:
             ended = ended | transition.truncated
@@ -322,6 +328,7 @@ class EpisodeLearner(eqx.Module):
         def learn() -> EpisodeLearnerState:
             used = jnp.arange(size) < length
             swept = sweep(self, problem, state.tables, steps, used)[0]
+            # The buffer is emptied by its length alone.
             return EpisodeLearnerState(swept, Trial(steps, jnp.zeros_like(length)))
 
         return lax.cond(live & ended, learn, lambda: EpisodeLearnerState(state.tables, trial))
@@ -408,6 +415,7 @@ def weight(
     nearer = jnp.sign(difference) * jnp.sign(middle)
     evidence = count * (difference / sd) * (middle / sd)
     unknown = (count <= 0) | jnp.isinf(variance) | (nearer == 0)
+    # Half where nothing is known; 0 or 1 where the law is a point; else the logistic of the evidence.
     return jnp.where(unknown, 0.5, jnp.where(certain, 0.5 + 0.5 * nearer, jax.nn.sigmoid(evidence)))
 
 

@@ -35,6 +35,7 @@ class Epsilon(eqx.Module):
         Args:
             step: environment steps, one number or an array.
         """
+        # Linear, then constant.
         share = jnp.clip(step / self.steps, 0.0, 1.0)
         return jnp.asarray(self.start + share * (self.end - self.start))
 
@@ -95,6 +96,7 @@ class DQN(eqx.Module):
     ) -> ActionOutput:
         """The action of the largest value, or one at random."""
         q = q_values(self.trunk, learner.parameters, observation)
+        # Environment steps so far: iterations times environments.
         return ActionOutput(epsilon_greedy(key, q, self.epsilon.at(iteration * len(started))), memory)
 
     def learn(
@@ -160,6 +162,7 @@ def q_loss(
     next_q = q_values(trunk, target, batch.next_observation)
     online = q_values(trunk, parameters, batch.next_observation) if learning.double else None
     td_target = learning.target(batch.reward, batch.terminated, next_q, online)
+    # Q of the actions that were taken.
     taken = jnp.take_along_axis(q, batch.action[:, None], 1)[:, 0]
     loss = learning.error(taken, td_target, batch.weight)
     return loss, {"loss": loss, "q": jnp.mean(taken)}
@@ -294,6 +297,7 @@ class BootstrappedDQN(eqx.Module):
     def values(self, learner: Ensemble, observation: AnyArray) -> Values:
         """Mean of the members and their standard deviation."""
         q = self.members(learner.nets.parameters, observation)
+        # A member is its network plus its fixed prior.
         q = q + self.prior_scale * self.members(learner.prior, observation)
         return Values(jnp.mean(q, 1), jnp.std(q, 1))
 
@@ -304,4 +308,5 @@ def bsuite_scale(parameters: PyTree) -> PyTree:
     Args:
         parameters: of `dense_init`.
     """
+    # sqrt(3) turns a uniform law of variance 1 / (3 inputs) into one of 1 / inputs.
     return jax.tree.map(lambda x: jnp.sqrt(3.0) * x if x.ndim > 1 else jnp.zeros_like(x), parameters)

@@ -103,6 +103,7 @@ def belief_before_data(
         TypeError: a method is missing, or returns something of another shape.
     """
     size = spec.n_actions, trunk.num_features(spec.observation_shape)
+    # Two states: enough to tell the batch from the features.
     seen = jax.ShapeDtypeStruct((2, *spec.observation_shape), spec.observation_dtype)
     features = jax.eval_shape(trunk.apply, parameters, seen)
     # Shapes first: a matrix of all hashed units would not fit into memory.
@@ -120,9 +121,11 @@ def belief_before_data(
 def _check_methods(belief: LastLayer, features: PyTree, n_actions: int, target: bool) -> None:
     """Call every method on the shapes of two states. Raises as `belief_before_data`."""
     name, kind = type(belief).__name__, eqx.tree_pformat(features, struct_as_array=True)
+    # Two rows of actions and rewards, as shapes.
     rows = [jax.ShapeDtypeStruct((2,), jnp.int32), jax.ShapeDtypeStruct((2,), jnp.result_type(float))]
     calls = {"variance": [features], "initial_variance": [features], "update": [features, *rows[: 1 + target]]}
     shapes = {}
+    # All three methods are evaluated abstractly.
     for method, arguments in calls.items():
         try:
             shapes[method] = jax.eval_shape(lambda b, *x, method=method: getattr(b, method)(*x), belief, *arguments)
@@ -140,6 +143,7 @@ def _check_methods(belief: LastLayer, features: PyTree, n_actions: int, target: 
             raise TypeError(
                 f"{name}.{method} returned shape {jnp.shape(shapes[method])} for 2 states, expected {shape}: {axes}"
             )
+    # It is carried through a compiled loop: structure, shapes and dtypes have to stay.
     if outline(shapes["update"]) != outline(belief):
         raise TypeError(
             f"{name}.update returned {outline(shapes['update'])}, expected arrays like those before: {outline(belief)}"
@@ -219,6 +223,7 @@ class BonusDQN(eqx.Module):
     ) -> ActionOutput:
         """Epsilon-greedy in Q, which includes the bonus; the replay keeps the bonus of the action."""
         del memory
+        # Features of the step, kept in memory for the update.
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         q = dense(learner.q.parameters["q"], features)
         action = epsilon_greedy(key, q, self.epsilon.at(iteration * len(started)))
@@ -249,11 +254,13 @@ class BonusDQN(eqx.Module):
             target: parameters of the target network.
             batch: of transitions.
         """
+        # The bonus as it was when the step was taken.
         paid = batch._replace(reward=batch.reward + batch.extra)
         return q_loss(self.trunk, self.learning, parameters, target, paid)
 
     def values(self, learner: BonusLearner, observation: AnyArray) -> Values:
         """Q, bonuses to come included, and sqrt(phi' Sigma_a phi), which is local."""
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        # Local: the uncertainty of this step, not that of what follows.
         local = jnp.sqrt(jnp.maximum(learner.belief.variance(features), 0.0))
         return Values(q_values(self.trunk, learner.q.parameters, observation), local)

@@ -243,6 +243,7 @@ class MinAtarConv(eqx.Module):
     def apply(self, parameters: ConvNet, observation: Shaped[AnyArray, "B H W C"]) -> Float[Array, "B D"]:
         """Features of observations."""
         layer, stride = parameters.convolutions[0], self.filters.stride
+        # A convolution as a matrix product of patches: fast for small planes.
         pieces = patches(jnp.asarray(observation, jnp.float32), self.filters.side, stride)
         weights = layer.kernel.reshape(pieces.shape[-1], -1)
         return _features(parameters, jax.nn.relu(pieces @ weights + layer.bias))
@@ -282,6 +283,7 @@ class NatureConv(eqx.Module):
         """Features of observations."""
         # Frames are the channels, and stand last.
         x = jnp.asarray(observation.transpose(0, 2, 3, 1), jnp.float32)
+        # Bytes are scaled to [0, 1].
         if jnp.issubdtype(observation.dtype, jnp.integer):
             x = x / 255
         for layer, size in zip(parameters.convolutions, self.filters, strict=True):
@@ -319,6 +321,7 @@ def conv_init(key: PRNGKeyArray, planes: tuple[int, ...], filters: Sequence[Filt
         inputs = size.side**2 * channels
         flat = dense_init(layer_key, inputs, size.number)
         layers.append(Conv(flat.weight.reshape(size.side, size.side, channels, size.number), flat.bias))
+        # Places that a filter without padding reaches.
         height, breadth = ((n - size.side) // size.stride + 1 for n in (height, breadth))
         channels = size.number
     return ConvNet(tuple(layers), dense_init(key_hidden, height * breadth * channels, width))
@@ -339,6 +342,7 @@ def convolve(x: Float[Array, "B H W C"], kernel: Float[Array, "s s C O"], stride
         kernel: O filters of side s.
         stride: in pixels.
     """
+    # Other devices have fast gradients of their own.
     if jax.default_backend() != "cpu":
         return _plain(x, kernel, stride)
     return _convolve(x, kernel, stride)

@@ -62,6 +62,7 @@ class UncertaintyHead(eqx.Module):
             num_features: D.
             n_actions: A.
         """
+        # Width 0: u is linear in the features.
         if not self.width:
             return (dense_init(key, num_features, n_actions),)
         first, last = jax.random.split(key)
@@ -75,6 +76,7 @@ class UncertaintyHead(eqx.Module):
             features: of B states.
         """
         *inner, last = parameters
+        # ReLU layers, then a linear one: u may come out negative, and is cut where it is used.
         for layer in inner:
             features = jax.nn.relu(dense(layer, features))
         return dense(last, features)
@@ -129,8 +131,10 @@ class NeuralUBE(eqx.Module):
         """Parameters, drawn; the belief before data."""
         key_q, key_u = jax.random.split(key)
         width = self.trunk.num_features(spec.observation_shape)
+        # The head of u has its own parameters and optimiser: no gradient of it reaches the trunk.
         u = self.head.init(key_u, width, spec.n_actions)
         local = jnp.zeros((self.head.num_steps + 1, spec.num_envs))
+        # Q and the trunk learn as in DQN.
         q = self.learning.begin(q_network(key_q, self.trunk, spec))
         belief = belief_before_data(self.posterior, self.trunk, q.parameters["trunk"], spec, target=False)
         return UBELearner(q, u, scale("rmsprop").init(u), belief, local)
@@ -152,11 +156,13 @@ class NeuralUBE(eqx.Module):
     ) -> ActionOutput:
         """argmax Q + beta z sqrt(u)."""
         del started, iteration
+        # Features once for both heads.
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
         q, u = dense(learner.q.parameters["q"], features), self.head.apply(learner.u, features)
         # Thompson sampling ([UBE18] Algorithm 1): a new z for every action, and u cut at 0.
         noise = jax.random.normal(key, q.shape)
         action = jnp.argmax(q + self.beta * noise * jnp.sqrt(jnp.maximum(u, 0.0)), 1).astype(jnp.int32)
+        # The newest features go to the end of the memory.
         return ActionOutput(action, jnp.concatenate([memory[1:], features[None]]))
 
     def learn(
@@ -181,12 +187,15 @@ class NeuralUBE(eqx.Module):
         action, terminated, truncated = (
             rows[window] for rows in (replay.rows.action, replay.rows.terminated, replay.rows.truncated)
         )
+        # phi' Sigma_a phi, before this step shrinks Sigma_a: the local uncertainty of [UBE18].
         variance = variance_of_action(learner.belief, memory[-1], action[-1])
         belief = learner.belief.update(memory[-1], action[-1])
+        # A window of n + 1 local uncertainties slides by one.
         local = jnp.concatenate([learner.local[1:], variance[None]])
         target, weight = self.targets(learner.u, memory, action, local[:-1], terminated[:-1], truncated[:-1])
         weight = weight * (iteration >= n)  # n steps ago there was none
 
+        # Only the head of u learns from this loss.
         def loss(u: PyTree) -> Float[Array, ""]:
             predicted = jnp.take_along_axis(self.head.apply(u, memory[0]), action[0][:, None], 1)[:, 0]
             return jnp.mean(weight * (target - predicted) ** 2)
@@ -220,8 +229,10 @@ class NeuralUBE(eqx.Module):
         # The sum stops at the first truncation: j = n where there is none.
         cut = jnp.concatenate([truncated, jnp.ones((1, num_envs), bool)])
         stop = jnp.argmax(cut, 0)  # j of every environment
+        # Ended at or before step k.
         ended = jnp.cumsum(terminated, 0) > 0
         alive = jnp.concatenate([jnp.ones((1, num_envs), bool), ~ended])  # no end before step k
+        # Steps before the stop, and before an end.
         counted = alive[:n] & (jnp.arange(n)[:, None] < stop)
         # Variances scale with the square of the discount.
         factor = self.learning.discount ** (2 * jnp.arange(n + 1))
@@ -246,6 +257,7 @@ class NeuralUBE(eqx.Module):
     def values(self, learner: UBELearner, observation: AnyArray) -> Values:
         """Q, sqrt(u) and u."""
         features = self.trunk.apply(learner.q.parameters["trunk"], observation)
+        # A variance is not negative, whatever the head says.
         u = jnp.maximum(self.head.apply(learner.u, features), 0.0)
         return Values(dense(learner.q.parameters["q"], features), jnp.sqrt(u), u)
 
@@ -266,6 +278,7 @@ def variance_of_action(
     if isinstance(belief, LinearGaussian) and len(action) == 1:
         rooted = matmul(features[0], belief.root[action[0]])  # phi' R, Sigma_a = noise R R'
         return (belief.noise_variance * matmul(rooted, rooted))[None]
+    # One entry of [E A] for each environment.
     return jnp.take_along_axis(belief.variance(features), action[:, None], 1)[:, 0]
 
 
@@ -341,6 +354,7 @@ class DeepUBE(eqx.Module):
         w = q_network(key_w, self.trunk, spec)
         # w begins near 1, its bound where `q_max` is 1: what was never seen is as uncertain as can be.
         w["q"] = Dense(0.1 * w["q"].weight, jnp.ones_like(w["q"].bias))
+        # Two networks in one optimiser: Q and w.
         nets = self.learning.begin({"q": q_network(key_q, self.trunk, spec), "w": w})
         fixed = self.features.init(key_features, spec.observation_shape)
         belief = belief_before_data(self.posterior, self.features, fixed, spec, target=self.shrink)
@@ -364,6 +378,7 @@ class DeepUBE(eqx.Module):
         del iteration
         features = self.features.apply(learner.features, observation)
         # u combines what the belief says now with what the head has learnt of the future.
+        # u of the present state: local uncertainty and what the head says of the future.
         q, u = self.values_of(learner.nets.parameters, self.unknown(learner.belief, features), observation)
         # "episode": one |z| from the first step to the last; "action": a z for every action; else 1.
         if self.noise == "episode":
@@ -383,6 +398,7 @@ class DeepUBE(eqx.Module):
         """Sigma_a after this step; gradient steps on Q and w."""
         del memory
         # The belief first: the targets of u in `loss` are computed with the belief after this step.
+        # The replay is a ring: the row of this step.
         now = iteration % replay.shape[0]
         rows = replay.rows
         reward = rows.reward[now] if self.shrink else None
@@ -415,6 +431,7 @@ class DeepUBE(eqx.Module):
             unknown: kappa, the share that is still unknown.
             observation: [B ...].
         """
+        # w is what the network says of the future; u adds what is unknown now.
         w = q_values(self.trunk, parameters["w"], observation)
         return q_values(self.trunk, parameters["q"], observation), self.uncertainty(unknown, w)
 
@@ -444,8 +461,10 @@ class DeepUBE(eqx.Module):
         # Head of the variance: w learns u(s', a*), u of the target network and the belief as it is now.
         unknown = self.unknown(belief, batch.next_extra)
         q_next, u_next = self.values_of(target, unknown, batch.next_observation)
+        # The optimistic action of the next state: with it exploration is deep.
         best = self.next_action(q_next, u_next, batch)[:, None]
         aim_w = jnp.where(batch.terminated, 0.0, jnp.take_along_axis(u_next, best, 1)[:, 0])
+        # Double Q-learning takes the online network's maximiser.
         online = q_values(self.trunk, parameters["q"], batch.next_observation) if self.learning.double else None
         # Q learns from the posterior mean of the reward, (1 - kappa) r: see `shrink`.
         reward = batch.reward
@@ -457,6 +476,7 @@ class DeepUBE(eqx.Module):
             jnp.take_along_axis(q_values(self.trunk, parameters[name], batch.observation), batch.action[:, None], 1)
             for name in ("q", "w")
         )
+        # Prioritised rows weigh less: importance weights of the replay.
         q_loss = self.learning.error(q[:, 0], aim_q, batch.weight)
         w_loss = self.learning.error(w[:, 0], aim_w, batch.weight)
         return q_loss + w_loss, {"loss": q_loss, "u_loss": w_loss, "q": jnp.mean(q)}
@@ -469,6 +489,7 @@ class DeepUBE(eqx.Module):
             batch: of transitions.
         """
         del batch
+        # Greedy for mean plus beta sd.
         return jnp.argmax(q + self.beta * jnp.sqrt(u), 1)
 
     def values(self, learner: DeepLearner, observation: AnyArray) -> Values:

@@ -157,6 +157,7 @@ def transitions_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray, 
     rows = replay.rows
     next_row = (row + 1) % replay.shape[0]
     taken: Row = jax.tree.map(lambda ring: ring[row, env], rows)
+    # A stack is rebuilt from frames; a plain observation is stored whole.
     return Batch(
         taken.observation if replay.stack is None else observations_at(replay, row, env),
         taken.action,
@@ -214,6 +215,7 @@ def _row_shapes(num_rows: int, row: Row, stack: Stack | None) -> Row:
         raise ValueError(f"num_rows is {num_rows}, expected more than the {stack.size} frames of an observation")
     if shapes.fresh is None:
         raise ValueError("row.fresh is None, expected where episodes begin: a replay of frames needs it")
+    # One frame of the stack is kept.
     newest = jax.ShapeDtypeStruct((shape[0], *shape[2:]), shapes.observation.dtype)
     return shapes._replace(observation=newest)
 
@@ -226,5 +228,6 @@ def last_transitions(replay: Replay, iteration: Int[Array, ""]) -> Batch:
         iteration: at least 1.
     """
     num_rows, num_envs = replay.shape
+    # The row before the newest: its next row exists.
     row = jnp.broadcast_to((iteration - 1) % num_rows, (num_envs,))
     return transitions_at(replay, row, jnp.arange(num_envs))

@@ -199,6 +199,7 @@ class QLearning(eqx.Module):
         Args:
             parameters: of the network.
         """
+        # The target network starts as a copy.
         return Trained(parameters, parameters, scale(self.optimizer).init(parameters))
 
     def first(self, num_envs: int) -> int:
@@ -207,6 +208,7 @@ class QLearning(eqx.Module):
         Args:
             num_envs: stepped side by side.
         """
+        # As many iterations as fill the replay to `learning_starts`, and one at least.
         return max(-(-self.learning_starts // num_envs), 1)
 
     def learn(
@@ -232,8 +234,10 @@ class QLearning(eqx.Module):
             return self._descend(carry, batch, loss, number % self.target_every == 0)
 
         def train(now: Trained) -> tuple[Trained, Watched]:
+            # A single step needs no loop.
             if self.gradient_steps == 1:
                 return step(now, 0)
+            # Several steps: a scan, of which the last one's numbers are recorded.
             later, watched = jax.lax.scan(step, now, jnp.arange(self.gradient_steps))
             return later, jax.tree.map(lambda x: x[-1], watched)
 
@@ -248,6 +252,7 @@ class QLearning(eqx.Module):
         parameters, opt_state = descend(
             self.optimizer, self.learning_rate, trained.parameters, gradient, trained.opt_state
         )
+        # Copied every so many gradient steps, not averaged.
         target = jax.lax.cond(copy, lambda: parameters, lambda: trained.target)
         return Trained(parameters, target, opt_state), watched
 
@@ -281,6 +286,7 @@ class QLearning(eqx.Module):
             target: r + g max Q', as `target` has it, in units of the reward.
             weight: factor of each loss, one number or [B].
         """
+        # No gradient through the target.
         miss = predicted - jax.lax.stop_gradient(target)
         size = jnp.abs(miss)
         losses = jnp.where(size > 1, size - 0.5, 0.5 * miss**2) if self.huber else 0.5 * miss**2
@@ -305,6 +311,7 @@ def scale(optimizer: str) -> "optax.GradientTransformation":
         raise ImportError(f"deep agents need optax: {install('deep')}") from error
     if optimizer == "adam":
         return optax.scale_by_adam(eps=1e-8)
+    # Centred RMSProp: the gradient over its standard deviation (Mnih et al. 2015).
     return optax.scale_by_stddev(decay=0.95, eps=0.01)
 
 

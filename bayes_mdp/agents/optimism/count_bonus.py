@@ -106,6 +106,7 @@ def bonus_values(mdp: MDP | SparseMDP, local: Pairs, policy: PolicyLike, objecti
     Raises:
         ValueError, TypeError: as `planning.evaluate`.
     """
+    # The bonus takes the place of the reward in the policy's own Bellman equation.
     return evaluate(eqx.tree_at(lambda m: m.reward, mdp, local), policy, objective)
 
 
@@ -202,6 +203,7 @@ def exploration_bonus(
         visits: number of observed transitions from every pair.
         unknown_reward: where the mean reward is unknown; None: nowhere.
     """
+    # scale / (1 + c0) is scale times the variance factor.
     bonus = scale * variance_factor
     # A known row has no bonus of its own; the visits then measure what is known of the reward.
     if unknown_reward is None:
@@ -313,6 +315,7 @@ def plan_with_choices(
         solution, successor, _, number = carry
         solution = solve(_imagine(mdp, share, successor), Discounted(discount), start=solution)
         improved = choice(solution)
+        # Stable when no pair chooses another successor.
         return solution, improved, jnp.any(improved != successor), number + 1
 
     first = (start, choice(start), jnp.array(True), jnp.int32(0))
@@ -330,6 +333,7 @@ def _imagine(mdp: MDP, share: Pairs, successor: Successors) -> MDP:
 
 def _outcome_values(values: Float[Array, " S"], support: Support, ends: bool) -> Float[Array, "*pairs O"]:
     """Values of the outcomes, -inf where one is impossible; an end has value 0."""
+    # The end is one more outcome, of value zero.
     outcomes = jnp.append(values, 0.0) if ends else values
     return outcomes if support is None else jnp.where(support, outcomes, -jnp.inf)
 
@@ -380,6 +384,7 @@ class BOLT(NeedsConcentrations):
         objective, space = problem.objective, problem.space
         eta = effective_horizon(objective, "BOLT") if self.eta is None else self.eta
         reward = belief.mean_mdp().reward
+        # Imaginary rewards too, where means are unknown.
         reward = self._reward(belief, reward, eta).astype(reward.dtype)
         share = imaginary_share(row_variance_factor(belief, "BOLT"), eta).astype(reward.dtype)
         if isinstance(objective, Episodic):

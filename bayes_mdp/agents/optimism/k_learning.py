@@ -89,6 +89,7 @@ def k_values(
         ValueError: `tau` is not positive; another `bonus`; a negative `span` or `noise`; the horizon is
             missing or does not fit; a variance of a mean reward does not exist. TypeError: an ability is missing.
     """
+    # Options that are numbers are checked on the host, before anything is compiled.
     check_above_zero("tau", tau)
     check_options(bonus, span, noise)
     _require_abilities(posterior, bonus, "k_values")
@@ -131,6 +132,7 @@ class KPolicy(Boltzmann):
     @property
     def k(self) -> Float[Array, "*H S A"]:
         """K."""
+        # The base class keeps q and temperature; here they are K and tau.
         return self.q
 
     @property
@@ -141,6 +143,7 @@ class KPolicy(Boltzmann):
     @property
     def values(self) -> Float[Array, "*H S"]:
         """tau logsumexp(K / tau): upper bounds of the expected optimal values."""
+        # tau logsumexp(K / tau), the values that the policy's K are made of.
         return soften(self.q, self.temperature)[0]
 
 
@@ -193,6 +196,7 @@ def schedule(
     check_options("paper", span, noise)
     if is_concrete(t):
         require(~(np.asarray(t) >= 1), "t", t, "the number of an episode, 1 or greater")
+    # NumPy for numbers, JAX for a traced t: one formula for both.
     xp = np if is_concrete(t, noise, span) else jnp
     square = noise**2 + (horizon if span is None else span) ** 2
     return xp.sqrt(square * num_states * num_actions * (1 + xp.log(t)) / (4 * horizon * t * np.log(num_actions)))
@@ -215,7 +219,6 @@ class OptimalTemperature(eqx.Module):
     """The solution of problem (11) of [KL21].
 
     Args:
-        # The same formula for numbers and for traced arrays; `log A` is a constant.
         tau: the optimal temperature; 0 where no bonus is left (`k` is then the optimal q of the mean MDP).
         objective: E_rho[tau logsumexp(K_1 / tau)], an upper bound of the expected optimal value.
         gap: duality gap, a bound on how far `objective` is above the least one (rounding apart).
@@ -262,6 +265,7 @@ def optimal_temperature(
     check_probability_rows("initial", initial)
     if start is not None:
         check_positive("start", start)
+    # Newton steps to the square root of eps: float64, whatever the caller's precision.
     with jax.enable_x64(True):
         posterior64, rho = _as_float64(posterior), jnp.asarray(np.array(initial, np.float64))
         answer = _solve(posterior64, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
@@ -272,6 +276,7 @@ def _as_float64(tree: Tree) -> Tree:
     """Copies in JAX arrays, floats in float64."""
 
     def widen(array: ArrayLike) -> Array:
+        # Integers and keys keep their types.
         floating = jnp.issubdtype(jnp.result_type(array), jnp.floating)
         return jnp.asarray(np.array(array, np.float64 if floating else None))
 
@@ -325,11 +330,13 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
     check_shape("initial", initial, (n_states,), "state")
     require_choice(n_actions)
     dtype = model.dtype
+    # Smallest positive numbers of the dtype: logarithms and quotients stay finite.
     eps, tiny = float(jnp.finfo(dtype).eps), float(jnp.finfo(dtype).tiny)
     initial, start = jnp.asarray(initial, dtype), jnp.asarray(start, dtype)
     # tau^2 of the optimum is of the order of the sum of numerators over that of entropies, both bounded here; the
     # bracket is that centre times eps to 1 / eps.
     scale = model.scale()
+    # No numerator, no bonus: the optimum is at tau = 0, and is not searched for.
     certain = scale == 0.0
     largest_entropy = horizon * np.log(n_actions)
     centre = 0.5 * jnp.log(jnp.where(certain, 1.0, scale) / largest_entropy)
@@ -344,6 +351,7 @@ def minimise(model: KOperator, initial: Float[Array, " S"], start: RealScalar = 
         return _advance(search, *derivatives(model, initial, jnp.exp(search.log_tau)), limits)
 
     infinite = jnp.asarray(jnp.inf, dtype)
+    # The bracket at first is everything that can be the optimum.
     began = _Search(first, *limits, infinite, jnp.where(certain, 0.0, infinite), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(going, advance, began)
     # Without any bonus the optimal temperature is 0: K is then the value of the mean MDP.
@@ -387,7 +395,9 @@ def _step(gradient: Float[Array, ""], curvature: Float[Array, ""]) -> Float[Arra
     least = jnp.finfo(gradient.dtype).tiny
     # Newton in log tau where J falls; where it rises J is near c / tau + tau e, whose minimum is reached in closed
     # form.
+    # J' rises through zero: Newton's step from the left does not overshoot by much.
     falling = -gradient / jnp.maximum(gradient + curvature, least)
+    # c / tau + e tau has its minimum where tau^2 = c / e: half a log1p of the ratio.
     rising = -0.5 * jnp.log1p(2.0 * jnp.maximum(gradient, 0.0) / jnp.maximum(curvature, least))
     return jnp.clip(jnp.where(gradient > 0, rising, falling), -LARGEST_STEP, LARGEST_STEP)
 
@@ -410,6 +420,7 @@ def derivatives(
         first = jax.vmap(lambda part: _change(part, tau, _changes(part, tau, first=1), 0))(model.parts)  # K 3 S A
         # tau d/dtau of tau log w is tau log w, tau^2 d^2/dtau^2 of it is 0.
         changes = jnp.concatenate([model.add_log_weights(tau, first[:, :2]), first[:, 2:]], 1)
+        # The first step weighs components and actions together, by one softmax.
         value, gradient, curvature = matmul(_soft_change(_over_actions(changes), tau), initial)
         return value, gradient, curvature
     value, gradient, curvature = matmul(_changes(model, tau), initial)
@@ -422,6 +433,7 @@ def _changes(model: KModel, tau: RealScalar, first: int = 0) -> Float[Array, "3 
     def step(later: Float[Array, "3 S"], layer: IntScalar) -> tuple[Float[Array, "3 S"], None]:
         return _soft_change(_change(model, tau, later, layer), tau), None
 
+    # After the last step nothing follows.
     end = jnp.zeros((3, model.sizes[1]), model.dtype)
     return jax.lax.scan(step, end, jnp.arange(first, model.mean.horizon), reverse=True)[0]
 
@@ -430,6 +442,7 @@ def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: I
     """K, tau K' and tau^2 K'' of one step from v, tau v' and tau^2 v'' of the next; K is -inf where illegal."""
     # tau d/dtau of the bonus c / tau is -c / tau, tau^2 d^2/dtau^2 is 2 c / tau.
     bonus = model.numerator[layer] / tau
+    # E of the next values, derivatives carried along: they are linear in the rows.
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
     k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
     return jnp.stack([model.mask_illegal(k), after[1] - bonus, after[2] + 2.0 * bonus])
@@ -464,10 +477,12 @@ def _certify(
     if isinstance(model, KMixture):
         after, k = jax.vmap(lambda part: _sums(part, tau, first=1))(model.parts)
         # The first step of a mixture mixes over components and actions at once; later ones stay apart.
+        # Each component's sums after the first step, then the choice of component.
         now, first = jax.vmap(lambda part, later: _sum(part, tau, later, 0))(model.parts, after)
         # log w of the components is part of the entropy term: it multiplies tau as the entropy does.
         weights = jnp.broadcast_to(model.log_weights[:, None, None], first.shape)
         rest = jnp.stack([model.add_log_weights(tau, first), now[:, 0], now[:, 1] + weights], 1)
+        # The first step adds its own numerators and entropies.
         value, numerators, entropy = matmul(_soft_sum(_over_actions(rest), tau), initial)
         k = model.mix_components(tau, jnp.concatenate([first[:, None], k], 1))
         entropy = jnp.maximum(entropy, 0.0)  # below zero the bound is that of tau to infinity: the gap is not small
@@ -494,6 +509,7 @@ def _sum(
 ) -> tuple[Float[Array, "2 S A"], Float[Array, "S A"]]:
     """Sums of numerators and of entropies after a pair of one step, and its K (-inf where illegal)."""
     numerator = model.numerator[layer]
+    # The recursion (6) with sums in place of derivatives.
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
     k = model.mask_illegal(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
     return jnp.stack([numerator + after[1], after[2]]), k
@@ -503,6 +519,7 @@ def _soft_sum(sums: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S
     """v and expected sums of the states, from K and sums of the pairs."""
     k, numerators, entropies = sums
     v, probs, entropy = soften(k, tau)
+    # The entropy of the choice, and what follows it.
     return jnp.stack([v, jnp.sum(probs * numerators, -1), entropy + jnp.sum(probs * entropies, -1)])
 
 
@@ -555,7 +572,6 @@ class KLearning(eqx.Module):
 
     Args:
         temperature: "optimal": that of problem (11), solved before every plan; "schedule": (10), t the number of this
-            # One transition to a single state, so that the values are those of the bandit.
             plan from 1 on; or a number (an array leaf, so that sweeps vmap over it).
         bonus, span, noise: as in `k_values`. `span`, where given, also replaces L in the L^2 of the schedule.
         num_states: S of the schedule, the states of all steps together; None: steps times states.
@@ -603,6 +619,7 @@ class KLearning(eqx.Module):
             raise ValueError(f"objective is {type(problem.objective).__name__}, expected Episodic for KLearning")
         if isinstance(self.temperature, TemperatureRule):
             require_choice(problem.space.n_actions)
+            # The optimal temperature weighs the first states: it has to know where episodes begin.
             if self.temperature.name == "optimal" and problem.initial is None:
                 raise ValueError("initial is None, expected a distribution over the first state for KLearning")
         return KLearningState(jnp.zeros(()), jnp.zeros((), jnp.int32))
@@ -632,6 +649,7 @@ class KLearning(eqx.Module):
         model = k_operator(belief, bonus=self.bonus, span=self.span, noise=self.noise, horizon=steps, who="KLearning")
         tau, k = self._choose(model, problem, state.temperature, number)
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
+        # At temperature zero the policy is greedy: the least positive temperature stands for it.
         return KPolicy(k, jnp.maximum(tau, least_temperature(k.dtype))), state
 
     def _choose(

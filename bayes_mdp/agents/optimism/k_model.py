@@ -59,6 +59,7 @@ class KModel(eqx.Module):
 
     def scale(self) -> Float[Array, ""]:
         """What tau^2 times the entropies of an episode is of the order of; zero where no bonus is left."""
+        # The largest numerator of every step: an upper bound of what an episode adds.
         return jnp.sum(jnp.max(self.numerator, axis=(-2, -1)))
 
     def mask_illegal(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
@@ -135,6 +136,7 @@ def k_model(
         raise ValueError("horizon is None, expected a number of steps: the posterior has one row for all steps")
     if steps is not None and horizon not in (None, steps):
         raise ValueError(f"horizon is {horizon}, expected {steps}, that of the posterior")
+    # As many steps as the belief has rows for, or as the caller says.
     mean = mean_model(posterior, Episodic(horizon or steps), who)
     return KModel(mean, _numerator(posterior, mean, bonus, span, noise))
 
@@ -209,8 +211,10 @@ class KMixture(eqx.Module):
         # Hoeffding: the log-moment of a return of range R is at most R^2 / 8, which bounds what the mixture adds.
         highest = jnp.max(jnp.where(legal, mean.reward, -jnp.inf), (0, -2, -1))
         lowest = jnp.min(jnp.where(legal, mean.reward, jnp.inf), (0, -2, -1))
+        # Rewards that all steps share count once for every step.
         steps = mean.horizon if mean.reward.ndim == 3 else 1
         length = steps * jnp.sum(highest - lowest)
+        # The component that needs most, and the range of the means.
         return jnp.max(jax.vmap(lambda part: part.scale())(self.parts)) + length**2 / 8.0
 
     def add_log_weights(self, tau: RealScalar, k: Float[Array, "K *rest"]) -> Float[Array, "K *rest"]:
@@ -236,6 +240,7 @@ class KMixture(eqx.Module):
 
     def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
         """K of every step at temperature `tau`."""
+        # Each component by its own rows, joined by exponential utility.
         return self.mix_components(tau, jax.vmap(lambda part: part.k_values(tau))(self.parts))
 
 

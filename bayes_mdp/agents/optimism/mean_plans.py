@@ -13,6 +13,7 @@ where a row is visited again, because the belief is not updated inside the plan.
 counted: where all rows are known (a bandit, say) the agent is greedy.
 """
 
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -127,7 +128,7 @@ class InformationGain(eqx.Module):
         """
         del key
         self.check_belief(belief)
-        rewards = lambda reward: self._add_information(reward, belief)  # noqa: E731
+        rewards = partial(self._add_information, belief=belief)
         q, best, state = plan_for_rewards(belief, problem, rewards, state, "InformationGain")
         return Greedy(q, problem.space.legal, best=best), state
 

@@ -68,6 +68,7 @@ def merge_draws(draws: MDP | SparseMDP) -> MDP | SparseMDP:
 
 
 def _best_draw(q: Float[Array, "*H S AK"], num_draws: int) -> Float[Array, "*H S A"]:
+    # The best of the K copies of each action.
     return q.reshape(*q.shape[:-1], -1, num_draws).max(-1)
 
 
@@ -101,9 +102,11 @@ class BOSS(eqx.Module):
         if isinstance(problem.objective, Episodic):
             return None
         *lead, n_actions = problem.space.shape
+        # The merged MDP has A K actions: the plan has as many columns.
         return Solution.blank((*lead, n_actions * self.num_draws), legal=self._legal(problem.space.legal))
 
     def _legal(self, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S AK"] | None:
+        # Every copy of an illegal action is illegal.
         return None if legal is None else jnp.repeat(jnp.asarray(legal), self.num_draws, axis=-1)
 
     def plan(
@@ -118,6 +121,7 @@ class BOSS(eqx.Module):
         # Planners read the draws many times: they are kept in memory.
         mdp = materialise(merge_draws(belief.sample(key, (self.num_draws,))))
         solution = solve(mdp, problem.objective, start=state)
+        # Optimistic: of each action the copy that suits it best.
         q = _best_draw(solution.q, self.num_draws)
         if isinstance(problem.objective, Episodic):
             return Greedy(q, problem.space.legal), None
@@ -183,6 +187,7 @@ def values_by_draws(
     """
     require_ability(belief, CanSampleNext, who, instead="PSRL")
     model = mean_model(belief, objective, who)
+    # None leaves the concentrations as they are.
     inflation = 1.0 if draws.inflation is None else draws.inflation
     # Inflation divides concentrations, so it multiplies the variances of the rewards.
     deviation = jnp.sqrt(inflation * mean_reward_variance(belief)).astype(model.reward.dtype)
@@ -192,6 +197,7 @@ def values_by_draws(
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         # The pseudo state pays r0 at every step that is left after this one.
         pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
+        # J draws of every row at this step, under the values of the next.
         rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
         # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
         key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards

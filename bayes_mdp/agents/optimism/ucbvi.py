@@ -225,6 +225,7 @@ class UCBVI(eqx.Module):
         """
         require_ability(belief, CanMean, "UCBVI")
         require_ability(belief, CanCount, "UCBVI")
+        # TabulaRL's bonus needs concentrations and variances.
         if self.bonus == "simplified":
             row_variance_factor(belief, "UCBVI")
             require_variances(belief)
@@ -270,6 +271,7 @@ class UCBVI(eqx.Module):
         span = horizon * (self.max_reward - self.min_reward)
 
         def bonus(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            # Hoeffding: a bonus by visits alone; Bernstein by the variance of the next values too.
             if self.bonus == "hoeffding":
                 return self.bonus_scale * hoeffding_bonus(model.at(visits, layer), log_term, span)
             return self.bonus_scale * bernstein_bonus(model, visits, values, layer, log_term=log_term, span=span)
@@ -280,6 +282,7 @@ class UCBVI(eqx.Module):
         self, model: MeanModel, belief: CountedBelief, number: IntScalar
     ) -> Float[Array, "H S A"]:
         factor, variance = row_variance_factor(belief, "UCBVI"), mean_reward_variance(belief)
+        # Bonuses of rewards and of rows, scaled alike.
         of_reward, of_row = (self.bonus_scale * x for x in tabularl_bonus(factor, variance, number))
 
         def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:

@@ -128,6 +128,7 @@ def episode_number(visits: Pairs, horizon: int) -> Array:
         visits: of every pair.
         horizon: H, steps of an episode.
     """
+    # By step: the visits of the first step; else all visits over the steps of an episode.
     return 1.0 + (jnp.sum(visits[0]) if visits.ndim == 3 else jnp.floor(jnp.sum(visits) / horizon))
 
 
@@ -389,6 +390,7 @@ class UCFH(eqx.Module):
             scale=self.scale,
             max_reward=self.max_reward,
         )
+        # No warm start: an episode is planned backwards once.
         return Greedy(solve_extended(plausible, objective).q, problem.space.legal), None
 
 

@@ -196,6 +196,7 @@ def covariance_by_layer(rows: Rows, discount: float | Float[Array, ""]) -> Covar
         q, c = backup(row, c, discount)
         return c, (q, c)
 
+    # From the last step, whose next values are zero, to the first.
     q, v = lax.scan(step, jnp.zeros((n, n), rows.probs.dtype), rows, reverse=True)[1]
     return Covariances(q, v, jnp.array(True), jnp.int32(horizon), jnp.zeros((), v.dtype))
 
@@ -214,11 +215,13 @@ def unroll_covariance(rows: Rows, discount: float | Float[Array, ""]) -> Covaria
 
     def body(state: Sweep) -> Sweep:
         c, _, sweep = state
+        # A sweep is one more step of the unrolled chain.
         new = backup(rows, c, discount)[1]
         return new, jnp.max(jnp.abs(new - c)), sweep + 1
 
     def going(state: Sweep) -> Bool[Array, ""]:
         c, change, sweep = state
+        # Four roundings of the largest covariance: sweeps then repeat themselves.
         return (change > 4 * eps * jnp.max(jnp.abs(c))) & (sweep < _CAP)
 
     dtype = rows.probs.dtype
@@ -305,6 +308,7 @@ def mix(
         means: of N values in each component.
         covariances: covariances of these.
     """
+    # Illegal actions have no deviation in any component.
     means = jnp.where(jnp.isfinite(means), means, 0.0)
     deviations = means - tensordot(weights, means, axes=1)
     return tensordot(weights, covariances + deviations[..., :, None] * deviations[..., None, :], axes=1)
@@ -337,6 +341,7 @@ class ValueCovariance(eqx.Module):
     @property
     def q_variance(self) -> Float[Array, "*H S A"]:
         """Variance of the value of a pair."""
+        # Rounding may make a diagonal entry negative.
         return jnp.maximum(jnp.diagonal(self.q_covariance, axis1=-2, axis2=-1), 0.0)
 
     @property
@@ -360,6 +365,7 @@ class ValueCovariance(eqx.Module):
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
         """A Gaussian draw of q, joint over the actions of a state, states independent."""
         noise = jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
+        # Joint over the actions of a state: q_mean + L z.
         return self.q_mean + einsum("...ab,...b->...a", self.q_factor, noise)
 
     def __str__(self) -> str:
@@ -408,6 +414,7 @@ def value_covariance(
     _check_memory(posterior, mean, objective)
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
+    # All components must have converged, and the chain of the mean too.
     status = answer.converged & value.converged, answer.iterations, gap
     if not can_split(posterior):
         return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
@@ -416,6 +423,7 @@ def value_covariance(
     weights = posterior.weights
     q = tensordot(weights, only_legal(value.q, mean), axes=1)
     q = q if mean.legal is None else jnp.where(mean.legal, q, -jnp.inf)
+    # Total covariance: within the components, and between their means.
     v = tensordot(weights, value.v, axes=1)
     q_covariance, v_covariance = mix(weights, value.q, answer.q), mix(weights, value.v, answer.v)
     return ValueCovariance(
@@ -426,6 +434,7 @@ def value_covariance(
 def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objective) -> None:
     """Refuse covariances that would not fit: of the values of all states at every step, and with those of all pairs."""
     n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
+    # Each component of a mixture has covariances of its own.
     components = posterior.weights.shape[0] if can_split(posterior) else 1
     # Six arrays [S A S] at the peak, and the answers of all steps.
     numbers = 6.0 * n * n * mean.n_actions + steps * n * (n * (mean.n_actions + 1) + mean.n_actions**2)
@@ -454,6 +463,7 @@ def _prepare(
         reason = f"stationary: all {objective.horizon} steps share their rows"
     else:
         unknown = over_components(unknown_pairs, posterior)
+        # Unknown in any component counts as unknown.
         unknown = unknown.any(0) if can_split(posterior) else unknown
         reason = cycle_reason(mean, probs, unknown)
         if reason is None:
@@ -474,6 +484,7 @@ def _prepare(
 
 def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[Array, "S A"]) -> Structure:
     """Strongly connected components of the chain under the policy, in topological order, the last ones first."""
+    # Only actions that the policy takes make the chain.
     used = np.asarray(probs) > 0
     # States that lead back to each other are adjacent, and come after all that they can leave for.
     order, component = condensation(mean, used)
@@ -481,6 +492,7 @@ def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[
     rows = np.asarray(_dense(mean).transition_probs)
     # Without loops F is the identity, and need not be summed.
     loops = bool(np.any(used[..., None] & inside[:, None, :] & (rows > 0)))
+    # Known pairs may be revisited; unknown ones are what the proof is about.
     unknown_taken = used & np.asarray(unknown)
     return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(unknown_taken), loops)
 
@@ -494,6 +506,7 @@ def _solve(
 ) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
     """Values, covariances and the numerical error of a posterior with independent rows."""
     mean = _dense(posterior.mean_mdp())
+    # Means first: the local variance needs the values of the next states.
     value = evaluate(mean, probs, objective)
     discount = jnp.asarray(discount_of(objective), mean.reward.dtype)
     rows = _rows(posterior, mean, probs, value, objective)
@@ -522,6 +535,7 @@ def _rows(
 ) -> Rows:
     """The input of the recursion, with the axes of the values; zero where an action is illegal."""
     # Var[r + g p . Vbar], Vbar the mean values of the next step.
+    # An illegal action has no variance.
     local = posterior.bellman_variance(next_values(value.v, objective), discount_of(objective))
     local = jnp.asarray(only_legal(local, mean), mean.reward.dtype)
     row = mean.transition_probs if mean.legal is None else jnp.where(mean.legal[..., None], mean.transition_probs, 0.0)
@@ -556,6 +570,7 @@ def _gap(
     largest = jnp.max(jnp.diagonal(answer.q, axis1=-2, axis2=-1))
     value_error = discount * value.gap
     # An error e of the mean values changes a local variance s^2 by at most 2 s e + e^2.
+    # Rounding of sums over states and actions, relative to the largest variance.
     added = 2 * jnp.sqrt(jnp.max(rows.local)) * value_error + value_error**2
     added = added + 4 * (n_states + n_actions + 8) * float(jnp.finfo(largest.dtype).eps) * largest
     # Errors add up over the layers or states of a finite recursion; a fixed point contracts them by discount^2.
@@ -594,6 +609,7 @@ class CovarianceThompson(UsesRows):
         self, key: PRNGKeyArray, problem: Problem, belief: CanMean, mean: MDP | SparseMDP, plan: Solution
     ) -> GaussianThompson:
         """Thompson sampling with the covariance of `value_covariance`. Raises as that."""
+        # A plan on a cyclic chain uses independent copies: a heuristic that is said in `validity`.
         del mean
         answer = value_covariance(belief, plan.policy, problem.objective, allow_cycles=True)
         q, covariance = answer.q_mean, answer.q_covariance

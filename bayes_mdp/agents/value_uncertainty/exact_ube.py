@@ -107,17 +107,20 @@ def exact_ube(
         ValueError, TypeError: as `planning.evaluate`; `AverageReward`; an ability is missing; the variance of a mean
             reward does not exist.
     """
+    # All that can be refused is refused before an MDP is drawn.
     check_draws(key, posterior, num_draws, _WHO)
     require_ability(posterior, CanMean, _WHO)
     require_variances(posterior)
     discount_of(objective)
     mean = posterior.mean_mdp()
     check_problem(mean, objective)
+    # Labels and `Policy` objects become arrays.
     array = policy_of(policy, labels_of(posterior), objective)
     probs = policy_probs(array, mean, horizon=horizon_of(objective))
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
     # Sampled MDPs are evaluated in chunks that fit in memory; only sums are kept.
     chunk = chunk_size(_one_of(posterior), num_draws)
+    # One key for all components: they see the same random numbers.
     parts = _solve_components(key, posterior, probs, objective, num_draws, chunk=chunk, clip=clip)
     return combine(posterior, parts, validity)
 
@@ -136,11 +139,13 @@ def _validity(
     clip: bool,
 ) -> Validity:
     rows = posterior.components if can_split(posterior) else posterior
+    # Draws alone do not show whether rows are independent.
     if not isinstance(rows, HasVariances):
         return Validity("heuristic", "whether its rows are independent is not known")
     if not rows.independent_rows:
         shared = posterior.shared_parameters if isinstance(posterior, NamesSharedParameters) else None
         return Validity("heuristic", f"rows are not independent ({shared or 'which ones is not known'})")
+    # The theorem of [EUBE23] needs an acyclic chain: each unknown pair is met once.
     reason = revisit_reason(posterior, mean, probs, objective)
     if reason is not None:
         return Validity("heuristic", reason)
@@ -210,6 +215,7 @@ def _equation(
     converged = variance.converged & ~terms.unfinished
     # Var V = E[(sum pi delta)^2] = sum pi U - E V_pi[delta]: the last part is zero for a deterministic policy.
     v = jnp.maximum(variance.v - terms.of_actions, 0.0)
+    # Masked by hand: the other fields of the solution stay.
     fields = (v, converged, variance.gap + terms.gap)
     variance = eqx.tree_at(lambda e: (e.v, e.converged, e.gap), variance, fields)
     whole = PolicyEvaluation(value.q, value.v, value.gain, value.converged, value.iterations, value.gap)
@@ -253,6 +259,7 @@ def _terms(
 
     def one(mdp: MDP | SparseMDP) -> tuple[Parts, PolicyEvaluation]:
         # The form of [EUBE23] with the least Monte Carlo variance: differences to the mean values.
+        # The sampled MDP's own values of the policy.
         evaluation = evaluate(mdp, probs, objective)
         error = one_step_error(mdp, value.q, value.v, objective)
         deviation = jnp.where(jnp.isfinite(value.q), evaluation.q - value.q, 0.0)
@@ -262,6 +269,7 @@ def _terms(
 
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> Terms:
         parts, evaluation = jax.vmap(one)(draws)
+        # The last chunk is padded: only real draws count.
         count = jnp.sum(real).astype(evaluation.gap.dtype)
         one_step, downstream, of_actions = (tensordot(real / count, x, axes=1) for x in parts)
         gap = jnp.max(jnp.where(real, evaluation.gap, 0.0))
@@ -283,6 +291,7 @@ def one_step_error(
         q, v: Qbar and Vbar, values of a policy in the mean MDP.
         objective: `Discounted`, `Episodic` or `FirstExit`.
     """
+    # r + g p . Vbar, the target of the sampled rows at the mean values.
     backed_up = mdp.reward + discount_of(objective) * _expected(mdp, next_values(v, objective))
     return jnp.where(jnp.isfinite(q), backed_up - q, 0.0)
 
@@ -298,12 +307,14 @@ def next_pair_variance(
         objective: `Discounted`, `Episodic` or `FirstExit`.
     """
     first, second = next_values(mean, objective), next_values(square, objective)
+    # Law of total variance over the next pair: E f^2 - (E f)^2.
     return jnp.asarray(discount_of(objective) ** 2 * (_expected(mdp, second) - _expected(mdp, first) ** 2))
 
 
 def _merge(one: Terms, other: Terms) -> Terms:
-    # Chan, Golub and LeVeque's update for means.
     """Means over two chunks together: weighted by their numbers, updated so that an empty `one` is neutral."""
+    # Chan, Golub and LeVeque's update for means.
+    # An empty chunk has share zero: nothing changes.
     share = other.number / (one.number + other.number)
     return Terms(
         one.number + other.number,
@@ -354,6 +365,7 @@ class ExactUBE(UsesDraws):
         """Thompson sampling with the variance over sampled MDPs."""
         assert isinstance(belief, SampledMean)  # as `check_belief` checks
         key_draws, key_noise = jax.random.split(key)
+        # Draws and exploration noise from two keys.
         q, variance = self._moments(key_draws, belief, mean, plan, problem.objective)
         return gaussian_policy(key_noise, q, self.scale * jnp.sqrt(variance), problem, self.noise)
 
@@ -361,6 +373,7 @@ class ExactUBE(UsesDraws):
         self, key: PRNGKeyArray, belief: SampledMean, mean: MDP | SparseMDP, plan: Solution, objective: Objective
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         settings = _Settings(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
+        # The plan is optimal in the mean MDP; its values are the means.
         probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
         if can_split(belief):
             parts = over_components(lambda rows: _back_up(key, rows, probs, objective, settings), belief)
@@ -458,8 +471,10 @@ class VarianceOptimism(eqx.Module):
             better = _improve_policy(optimistic, policy)
             return better, optimistic, jnp.all(better == policy), count + 1
 
+        # pi_0 at random: no action is favoured before the first evaluation.
         first = _random_policy(key_policy, problem, mean)
         blank = jnp.zeros((*first.shape, mean.n_actions), mean.reward.dtype)
+        # Until the policy repeats itself, or the evaluations are used up.
         going = lambda loop: ~loop[2] & (loop[3] < self.num_iterations)  # noqa: E731
         start = first, blank, jnp.array(False), jnp.int32(0)
         policy, optimistic, _, _ = lax.while_loop(going, improve, start)
@@ -491,12 +506,14 @@ def policy_moments(
     q, v = _values(mean, policy, objective)
     legal = jnp.isfinite(q)
     if variance == "ensemble":
+        # Var over the ensemble of values, the upper layer's alternative ([EUBE23], section 5).
         drawn = jax.vmap(lambda mdp: _values(mdp, policy, objective)[0])(draws)
         return q, jnp.var(jnp.where(legal, drawn, 0.0), axis=0, ddof=1)
 
     def local(mdp: MDP | SparseMDP) -> Pairs:
         # Var[r + g p . Vbar] as a mean square around its mean, which is Qbar.
         one_step = one_step_error(mdp, q, v, objective) ** 2
+        # Without the second part it is the upper bound of [POMBU20].
         if variance == "bound":
             return one_step
         # The policy is deterministic: E_pi[f] is f at its action, and E_pi[f^2] the square of that.
@@ -504,6 +521,7 @@ def policy_moments(
         return one_step - next_pair_variance(mdp, deviation, deviation**2, objective)
 
     added = only_legal(jax.vmap(local)(draws).mean(axis=0), mean)
+    # Monte Carlo may make a local term negative; a variance is not.
     added = jnp.maximum(added, 0.0) if clip else added
     return q, _propagate(mean, added, policy, objective)
 
@@ -524,6 +542,7 @@ def _propagate(mean: MDP | SparseMDP, local: Pairs, policy: Int[Array, "*H S"], 
     """U = local + g^2 sum pbar pi U, nowhere negative."""
     if not isinstance(objective, Discounted):
         return solve_variance(mean, local, policy, objective).q
+    # A Bellman equation with rewards `local` and discount g^2.
     q, _ = _values(eqx.tree_at(lambda mdp: mdp.reward, mean, local), policy, Discounted(objective.discount**2))
     return jnp.maximum(only_legal(q, mean), 0.0)
 
@@ -542,4 +561,5 @@ def _random_policy(key: PRNGKeyArray, problem: Problem, mean: MDP | SparseMDP) -
     horizon = horizon_of(problem.objective)
     shape = (mean.n_states,) if horizon is None else (horizon, mean.n_states)
     legal = jnp.ones((mean.n_states, mean.n_actions), bool) if mean.legal is None else jnp.asarray(mean.legal)
+    # Uniform over the legal actions: equal logits.
     return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf), shape=shape).astype(jnp.int32)

@@ -122,6 +122,7 @@ def _local_variance(posterior: RowPosterior, v: Float[Array, "*H S"], objective:
 
 @compile_solver
 def _parts(posterior: CanMean, policy: PolicyLike, objective: Objective) -> Backup:
+    # Component by component; `combine` adds what lies between their means.
     return over_components(lambda belief: back_up(belief, _local(objective), policy, objective), posterior)
 
 
@@ -153,10 +154,12 @@ class MomentMatching(UsesRows):
         """Thompson sampling with variance s2 of moment matching."""
         if self.noise == SINGLE:
             return self._single(key, problem, belief, plan)
+        # Mean and variance of the plan's values, then one Gaussian draw of them.
         q, s2 = moments_of_plan(belief, _local(problem.objective), mean, plan, problem.objective)
         return gaussian_policy(key, q, self.scale * jnp.sqrt(s2), problem, self.noise)
 
     def _single(self, key: PRNGKeyArray, problem: Problem, belief: CanMean, plan: Solution) -> GaussianThompson:
+        # The same number for every pair: errors do not cancel along a way.
         z = jax.random.normal(key, (), plan.v.dtype)
         mean, variance = single_draw(belief, self.scale * z, problem.objective, plan.v)
         legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
@@ -184,6 +187,7 @@ def single_draw(
 
     def one_step(v: Float[Array, "*H S"]) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         parts = over_components(lambda each: _one_step(each, v, objective), belief)
+        # Of a mixture the moments over its components.
         return total_variance(belief.weights, *parts) if can_split(belief) else parts
 
     # No reward of the draw is larger than this, so no value should be.
@@ -214,6 +218,7 @@ def _one_step(
         return action_values(mean, v, discount_of(objective)), variance
     steps = jnp.arange(objective.horizon)
     discount = discount_of(objective)
+    # Every step backs up with its own rows and the values of the step after it.
     backup_at = jax.vmap(lambda h, after: action_values(mean.at(h), after, discount))
     return backup_at(steps, next_values(v, objective)), variance
 
@@ -313,7 +318,9 @@ def return_variance(
     # The total first; the epistemic part is cut to it, and the rest is aleatoric.
     parts = _return_parts(posterior, probs, objective)
     reason = revisit_reason(posterior, mean, policy, objective)
+    # Exact where each unknown row is met at most once: the return then has the law of the mean MDP.
     total = combine(posterior, parts, validity("exact", _ONCE, reason))
+    # Nothing given: the bound of moment matching stands for the epistemic part.
     if epistemic is None:
         epistemic = value_variance(posterior, policy, objective)
     check_shape("epistemic.q_variance", epistemic.q_variance, total.q_variance.shape, "(step,) state, action")
@@ -347,6 +354,7 @@ def _total(posterior: RowPosterior, probs: Pairs, objective: Objective) -> Backu
 
     def policy_variance(value: PolicyEvaluation | Solution) -> States:
         """Var_pi Qbar(s, a)."""
+        # E[(Q - V)^2] over the policy's actions.
         return policy_values((value.q - value.v[..., None]) ** 2, probs)
 
     def local(belief: RowPosterior, value: PolicyEvaluation | Solution) -> Pairs:
@@ -382,6 +390,7 @@ def _validity_of_cut(epistemic: ValueVariance, q: Pairs, v: States, total: Valid
     before = epistemic.validity
     if total.kind != "heuristic" or before.kind == "heuristic":
         return before
+    # Inside a trace nothing is compared: the doubt stays.
     if is_concrete(epistemic.q_variance, epistemic.v_variance, q, v) and not (
         np.any(np.asarray(epistemic.q_variance, q.dtype) > q) or np.any(np.asarray(epistemic.v_variance, v.dtype) > v)
     ):
@@ -393,6 +402,7 @@ def _validity_of_rest(total: Validity, epistemic: Validity) -> Validity:
     """The validity of total - epistemic."""
     if "heuristic" in (total.kind, epistemic.kind):
         return Validity("heuristic", "the difference of two variances, one of which is a heuristic")
+    # Exact less exact; below: an exact total less an upper bound is only a lower bound.
     if epistemic.kind == "exact":
         return Validity("exact", "the difference of two exact variances")
     return Validity("heuristic", "a lower bound: the exact total less an upper bound of the epistemic variance")

@@ -91,6 +91,7 @@ def read_probs(posterior: CanSample, policy: PolicyOrLabels, objective: Objectiv
         objective: whose horizon is looked at.
     """
     sizes = sizes_of(posterior)
+    # Labels and `Policy` objects become an array.
     array = policy_of(policy, labels_of(posterior), objective)
     return policy_probs(array, sizes, horizon=horizon_of(objective))
 
@@ -159,6 +160,7 @@ def draw_moments(
     """
 
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> DrawMoments:
+        # One policy in every draw.
         value = jax.vmap(lambda mdp: evaluate(mdp, probs, objective))(draws)
         # Two passes within a chunk: deviations from its mean, without cancellation.
         illegal = jnp.isneginf(value.q[0])
@@ -253,6 +255,7 @@ def _moments_of_draws(
     """The moments and the policy as probabilities, after all checks of the arguments of `by_draws`."""
     check_draws(key, posterior, num_draws, who)
     require_variances(posterior)
+    # Refuses the average reward, whose values are known but for a constant.
     discount_of(objective)
     probs = read_probs(posterior, policy, objective)
     chunk = chunk_size(posterior, num_draws)

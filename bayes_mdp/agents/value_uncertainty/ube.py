@@ -86,6 +86,7 @@ def local_uncertainty(
     require_rows(posterior, "ube.local_uncertainty")
     _check_options(q_max, form)
     discount_of(objective)
+    # Without a bound of the caller's, that of the mean rewards.
     bound = default_q_max(posterior, objective) if q_max is None else q_max
     local = over_components(lambda rows: _local(rows, objective, bound, form), posterior)
     return only_legal(local, posterior.mean_mdp())
@@ -126,6 +127,7 @@ def solve(
         not_compared = None if concrete else "inside a trace q_max is not compared with the values"
         if concrete:
             _require_bound(posterior, parts, objective, bound)
+    # A pair that may be visited again makes the bound a heuristic.
     reason = revisit_reason(posterior, mean, policy, objective) or not_compared
     proven = form != "printed" or _covers(posterior, parts, objective, bound)
     return combine(posterior, parts, _validity(form, reason, proven, bound), bound)
@@ -199,6 +201,7 @@ def _require_bound(posterior: CanMean, parts: Backup, objective: Objective, q_ma
     by_outcome = rows.rewards_by_outcome
 
     def size(belief: RowPosterior, part: Backup) -> tuple[Float[Array, "..."], Float[Array, ""]]:
+        # |V| alone, or |r + discount V| where the row multiplies both.
         if not by_outcome:
             return jnp.abs(part.value.v), part.value.gap
         values = next_values(part.value.v, objective)
@@ -210,6 +213,7 @@ def _require_bound(posterior: CanMean, parts: Backup, objective: Objective, q_ma
     if sizes[worst] - np.max(gap) <= float(q_max) * (1 + 1e-6):
         return
     quantity = f"|{'reward + discount value' if by_outcome else 'value'}|"
+    # The place of the worst value, without the axis of components.
     index = tuple(int(i) for i in (worst[1:] if split else worst))
     raise ValueError(
         f"q_max is {float(q_max):.6g}, expected at least {sizes[worst]:.6g}, the largest posterior-mean {quantity}: "
@@ -235,6 +239,7 @@ def _covers(posterior: CanMean, parts: Backup, objective: Objective, q_max: Real
     """
 
     def short(belief: RowPosterior, part: Backup) -> Bool[Array, ""]:
+        # Var[p . x] at the mean values, against the printed term.
         needed = belief.transition_variance(next_values(part.value.v, objective), discount_of(objective))
         excess = needed - _row_term(belief, objective, q_max, "printed") * (1 + 1e-5)
         return jnp.any(only_legal(excess, belief.mean_mdp()) > 0)
@@ -245,6 +250,7 @@ def _covers(posterior: CanMean, parts: Backup, objective: Objective, q_max: Real
 
 def _validity(form: str, revisits: str | None, proven: bool, q_max: RealScalar) -> Validity:
     used = f"q_max = {float(q_max):.6g}" if is_concrete(q_max) else "a traced q_max"
+    # Doubts in order of weight: cycles, the form, then the bound as it is.
     if revisits is not None:
         return Validity("heuristic", f"{revisits}; {used}")
     if not proven:
@@ -314,4 +320,5 @@ class UBE(UsesRows):
         # u of the plan itself: the policy that is optimal in the mean MDP is evaluated, not that which will act.
         bound = default_q_max(belief, objective) if self.q_max is None else self.q_max
         q, u = moments_of_plan(belief, lambda each, _: _local(each, objective, bound, self.form), mean, plan, objective)
+        # The mean of the plan, and sqrt(u) as standard deviation.
         return gaussian_policy(key, q, self.scale * jnp.sqrt(u), problem, self.noise)

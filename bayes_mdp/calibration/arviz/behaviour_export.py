@@ -45,8 +45,10 @@ def behaviour_groups(
     check_count("num_draws", num_draws)
     log, chains = posterior.log, posterior.mcmc.num_chains
     per_chain = max(1, min(posterior.mcmc.num_samples, num_draws // chains))
+    # Evenly spaced in every chain, first and last draw included.
     draw_index = np.linspace(0, posterior.mcmc.num_samples - 1, per_chain).round().astype(int)
     flat = _thin(posterior, draw_index)
+    # Only observed choices have a place in the groups.
     person, time = np.nonzero(np.asarray(log.observed))
     key_prior, key_predict, key_subject = jax.random.split(key, 3)
     by_draw = lambda x: x.reshape(chains, per_chain, *x.shape[1:])  # noqa: E731
@@ -56,10 +58,12 @@ def behaviour_groups(
         return {"chosen_action": (("chain", "draw", "choice"), by_draw(drawn[:, person, time]))}
 
     def likelihood() -> Variables:
+        # One term a choice, given the person's past.
         if unit == "choice":
             return {
                 "chosen_action": (("chain", "draw", "choice"), by_draw(break_ties(_per_choice(flat)[:, person, time])))
             }
+        # One term a person, whose own parameters are integrated out.
         values = break_ties(subject_log_likelihood(key_subject, flat))
         return {"subject_integrated": (("chain", "draw", "subject"), by_draw(values))}
 
@@ -81,6 +85,7 @@ def behaviour_groups(
 
 def _draws(posterior: BehaviourPosterior) -> Variables:
     """Parameters in their support, the mean of the group in the support, and the sites on the line."""
+    # With other pooling the sites on the line are the parameters themselves.
     group = {f"{name}_group": x for name, x in posterior.group().items()} if posterior.pooling == "partial" else {}
     everything = {**posterior.params, **group, **posterior.mcmc.draws}
     of_person = {2: ("chain", "draw"), 3: ("chain", "draw", "subject")}
@@ -110,6 +115,7 @@ def _per_choice(posterior: BehaviourPosterior) -> np.ndarray:
 def _prior(key: PRNGKeyArray, posterior: BehaviourPosterior, chains: int, each: int) -> Variables:
     """Draws of the parameters, and of the sites on the line, before data."""
     made: Variables = {}
+    # As many draws as of the posterior, in the same shape.
     persons, shape = posterior.log.num_subjects, (chains, each)
     for name, parameter in posterior.model.parameters.items():
         key, key_mean, key_sd, key_z = jax.random.split(key, 4)
@@ -117,6 +123,7 @@ def _prior(key: PRNGKeyArray, posterior: BehaviourPosterior, chains: int, each: 
         if posterior.pooling == "partial":
             mean, sd = law.sample(key_mean, shape), parameter.group_sd.sample(key_sd, shape)
             z = jax.random.normal(key_z, (*shape, persons))
+            # Non-centred, as in the program.
             line = jnp.asarray(mean)[..., None] + jnp.asarray(sd)[..., None] * z
             made |= {f"{name}_mean": (dims, np.asarray(mean)), f"{name}_sd": (dims, np.asarray(sd))}
             made |= {f"{name}_z": ((*dims, "subject"), np.asarray(z))}
@@ -125,6 +132,7 @@ def _prior(key: PRNGKeyArray, posterior: BehaviourPosterior, chains: int, each: 
             alone = posterior.pooling == "complete"
             line = jnp.asarray(law.sample(key_mean, shape if alone else (*shape, persons)))
             made[f"{name}_line"] = (dims if alone else (*dims, "subject"), np.asarray(line))
+        # Parameters of complete pooling have no axis of persons.
         full = (*dims, "subject") if line.ndim == 3 else dims
         made[name] = (full, np.asarray(parameter.constrain(line)))
     return made
@@ -177,6 +185,7 @@ def compare_behaviour(
     first = next(iter(posteriors.values()))
     for name, posterior in posteriors.items():
         check_type(f"posteriors[{name!r}]", posterior, BehaviourPosterior, "what bayes_mdp.behaviour.fit returns")
+        # Terms can be compared only where they are of the same choices.
         same_choices = all(
             np.array_equal(np.asarray(getattr(first.log, field)), np.asarray(getattr(posterior.log, field)))
             for field in ("action", "observed", "state")
@@ -184,6 +193,7 @@ def compare_behaviour(
         if not same_choices:
             raise ValueError(f"posteriors[{name!r}] was fitted to another log, expected one log for all")
     trees = {}
+    # The same key for all: their differences are not noise of draws.
     for name, posterior in posteriors.items():
         needed, key = ("posterior", "log_likelihood"), jax.random.key(0)
         trees[name] = as_tree(

@@ -132,6 +132,7 @@ def diagnose(posterior: Fitted) -> Diagnosis:
         exact: closed form, no Monte Carlo error. Nothing to diagnose.
     """
     check_posterior(posterior, 1)
+    # Without weights there are no draws: a closed form.
     if posterior.log_weights is None:
         return Diagnosis(posterior.method, None, None, None, None, [], [])
     weighted: Any = posterior
@@ -140,6 +141,7 @@ def diagnose(posterior: Fitted) -> Diagnosis:
     sites = None if chains is None else _site_table(chains, posterior.derived_tables())
     size = None if posterior.on_grid else float(weighted.effective_sample_size())
     problems = posterior.problems()
+    # What the posterior says of its chains is not said twice.
     if sites is not None and not any("r-hat" in text or "effective sample size of" in text for text in problems):
         problems = [*problems, *_by_arviz(sites)]
     return Diagnosis(posterior.method, sites, len(posterior.log_weights), diverging, size, problems, posterior.notes())
@@ -148,6 +150,7 @@ def diagnose(posterior: Fitted) -> Diagnosis:
 def _site_table(chains: Chains, tables: Mapping[str, Scalars]) -> pd.DataFrame:
     """A row for each site and table, by ArviZ from the scalars that moved."""
     rows = {name: _site_row(*_scalars(chains, name)) for name in chains.draws}
+    # A site that is a table already has its row.
     rows |= {name: _table_row(chains, table) for name, table in tables.items() if name not in rows}
     return pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
 
@@ -168,6 +171,7 @@ def _scalars(chains: Chains, name: str) -> tuple[np.ndarray, int, int]:
 def _table_row(chains: Chains, table: Scalars) -> tuple[float, ...]:
     number = chains.num_chains * chains.num_samples
     r_hat, size = table.measure(split_r_hat, number), table.measure(effective_size, number)
+    # Elements that never move have neither diagnostic.
     moved = np.flatnonzero(~np.isnan(size) | ~np.isnan(r_hat))
     examined = moved
     # Half of the elements given to ArviZ have the largest split r-hat, half the smallest effective sample size.
@@ -190,12 +194,14 @@ def _site_row(values: np.ndarray, elements: int, moved: int) -> tuple[float, ...
 
 def _worst(values: xr.DataArray, reduce: Callable[[np.ndarray], float]) -> float:
     array = np.asarray(values, float)
+    # nan: of an element that does not move in some chain.
     array = array[~np.isnan(array)]
     return float(reduce(array)) if array.size else float("nan")
 
 
 def _by_arviz(sites: pd.DataFrame) -> list[str]:
     """Problems that only the rank-normalised diagnostics of ArviZ show."""
+    # A diagnostic that is nan says nothing: it is never the worst.
     worst = sites.loc[sites["r_hat"].fillna(0.0).idxmax()]
     if worst["r_hat"] > MAX_R_HAT:
         return [
@@ -236,10 +242,12 @@ def predictive_loo(posterior: Fitted, data: Data, *, key: PRNGKeyArray | None = 
     values = terms["observed_transition"].to_numpy().reshape(-1, terms.sizes["transition"])
     # The same transition again has the same terms, which are smoothed once.
     distinct, copy_of = np.unique(values.T, axis=0, return_inverse=True)
+    # Leaving an observation out divides the weight of a draw by its likelihood.
     log_weights, pareto_k = smooth_weights(-distinct)
     # elpd_i = log sum_n w_n p(y_i | draw n) with weights near 1 / p(y_i | draw n) [LOO17].
     elpd = np.logaddexp.reduce(log_weights + distinct, axis=-1)[copy_of]
     share = float(np.mean(pareto_k[copy_of] > LARGE_PARETO_K))
+    # sqrt(T var): the standard error of a sum of T terms [LOO17].
     return Loo(float(elpd.sum()), float((elpd.size * elpd.var()) ** 0.5), share)
 
 

@@ -96,6 +96,7 @@ def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Conte
         raise ValueError(f"log_likelihood is {log_likelihood!r}, expected 'transition', 'cell', 'none' or None")
     reference = posterior.reference
     left_out = _of_the_model(posterior)
+    # Transitions where they are given or kept, sums where the posterior kept no more.
     rows = cells = None
     without = why_no_kept_data(reference) if data is None else None
     if without is None:
@@ -105,6 +106,7 @@ def contents(posterior: Fitted, data: Data, log_likelihood: str | None) -> Conte
         observe(reference, data)  # raises why
     else:
         without = f"it needs `data`: {without}"
+    # It was asked for by name: no other unit takes its place.
     if log_likelihood == "transition" and rows is None:
         raise ValueError("data holds no transitions, expected those that the posterior was inferred from")
     if without is not None:
@@ -132,10 +134,12 @@ def _of_the_model(posterior: Fitted) -> dict[str, str]:
         left_out["deterministics"] = NO_PROGRAM
     else:
         known, sites = known_sites(posterior), site_facts(program, posterior.space)
+        # Deterministic sites and densities need the values of all latent sites.
         missing = [name for name, site in sites.items() if site.kind == "latent" and name not in known]
         if missing:
             why = f"the values of site {missing[0]!r} are not known in every draw"
             left_out |= {"deterministics": why, "log_prior": why}
+    # Resampled draws have no order in which a sampler made them.
     if chains_of_draws(posterior) is None:
         ran = posterior.chains is not None
         left_out["sample_stats"] = "the draws were resampled by weight" if ran else "no chains were run"
@@ -156,6 +160,7 @@ class GroupBuilder:
         self._posterior, self._num_draws, self._contents = posterior, num_draws, contents
         self._reference, self._program = posterior.reference, posterior.program
         names = ("posterior", "prior", "posterior_predictive", "prior_predictive")
+        # One key a group: what is asked for beside it changes no group.
         self._keys: dict[str, PRNGKeyArray] = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         self._axes = coordinates(posterior.space)
         pair = PLATE_NAMES[-len(posterior.space.shape) :]
@@ -181,8 +186,10 @@ class GroupBuilder:
         """
         cells, rows = self._contents.cells, self._contents.rows
         space = self._posterior.space
+        # Numbers in float32 but for rewards, in bytes.
         probs = math.prod((*space.shape, space.n_outcomes))
         reward = 16 * (probs if self._reference.rewards_by_outcome else math.prod(space.shape))
+        # Transitions that are known one by one; sums have a replicate for each cell.
         number = 0 if rows is None else rows.outcome.size
         replicate = 4 * probs + reward if rows is None else 8 * number
         # The values of the sites beside the tables, in float64.
@@ -216,18 +223,21 @@ class GroupBuilder:
         """The program at the sites of these draws."""
         if self._program is None or "deterministics" in self._contents.left_out:
             return NO_SITES
+        # The draws fix every latent site: the program repeats what follows from them.
         return run_program(self._program, self._posterior.space, draws.run.sites, len(draws.transition_probs))
 
     @cached_property
     def _own_attributes(self) -> dict[str, str | float]:
         """How the posterior was inferred."""
         posterior = self._posterior
+        # The evidence goes along where the route knows it.
         attributes: dict[str, str | float] = {"inference_method": posterior.method}
         if posterior.known_log_evidence is not None:
             attributes["log_evidence"] = posterior.known_log_evidence
         return attributes
 
     def posterior(self) -> xr.Dataset:
+        # What is missing, and why, goes along as attributes.
         made = self._sample_dataset(self._parameters(self._draws, self._run), self._draws.run)
         left_out = [f"{name}: {why}" for name, why in self._contents.left_out.items()]
         return made.assign_attrs(left_out=left_out) if left_out else made
@@ -239,8 +249,10 @@ class GroupBuilder:
     def log_prior(self) -> xr.Dataset:
         draws = self._draws
         if self._program is None:
+            # Without a program, rows and rewards are one term each.
             sums = log_prior_of_closed_form(self._posterior, draws)
             return self._sample_dataset(sums, draws.run, dict.fromkeys(sums, ()))
+        # Which of the densities have no parents, for sensitivity to the prior.
         top = top_sites(self._program, self._posterior.space)
         latent = {site: self._variables.name(site) for site, facts in self._facts.items() if facts.kind == "latent"}
         densities = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
@@ -256,6 +268,7 @@ class GroupBuilder:
 
     def log_likelihood(self) -> xr.Dataset:
         draws, rows = self._draws, self._contents.rows
+        # Single transitions where they are known.
         if self._contents.unit == "transition" and rows is not None:
             values = {"observed_transition": predictive.log_likelihood_rows(draws, rows)}
         else:
@@ -275,6 +288,7 @@ class GroupBuilder:
         constants = {"visit_counts": self._cells.transition_counts.sum(-1)}
         if self._reference.reward_law is not None:
             constants["reward_count"] = self._cells.rewards.count
+        # Rewards that the prior fixes are constants of the analysis.
         known = self._reference.known_reward
         return self._dataset(constants if known is None else {**constants, "reward_mean": known}, (), self._dims)
 
@@ -283,6 +297,7 @@ class GroupBuilder:
         assert self._contents.cells is not None  # else the groups that need data are left out
         return self._contents.cells
 
+    # Replicates have their own generator, not that of the draws.
     def _replicates(self, group: str, draws: Draws) -> dict[str, np.ndarray]:
         rng = host_generator(self._keys[group])
         if self._contents.rows is not None:
@@ -298,6 +313,7 @@ class GroupBuilder:
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
     ) -> xr.Dataset:
         """Arrays [N ...] by chain and draw."""
+        # Draws stand chain after chain: a reshape separates them.
         split = {name: x.reshape(run.num_chains, -1, *x.shape[1:]) for name, x in variables.items()}
         return self._dataset(split, SAMPLE_DIMS, {**self._dims, **self._site_dims} if dims is None else dims, run)
 
@@ -311,6 +327,7 @@ class GroupBuilder:
         arrays = {name: ((*lead, *dims.get(name, ())), values) for name, values in variables.items()}
         sizes = {dim: size for dims, x in arrays.values() for dim, size in zip(dims, x.shape, strict=True)}
         axes = {**{dim: np.arange(size) for dim, size in sizes.items()}, **self._axes}
+        # Only axes that some variable has become coordinates.
         coords: dict[str, Coordinate] = {name: axis for name, axis in axes.items() if name in sizes}
         if PLACE in sizes:
             space = self._posterior.space
@@ -381,6 +398,7 @@ class SiteVariables:
         self._used = {*taken, *reserved}
         self._names: dict[str, str] = {}
         for site in sites:
+            # A slash would open a group of the tree.
             name = site.replace("/", ".")
             while name in self._used or name in sizes:
                 name += SUFFIX
@@ -400,6 +418,7 @@ class SiteVariables:
     def _dims_of(self, name: str, facts: SiteFacts) -> tuple[str, ...]:
         dims: list[str] = []
         for i, (plate, size) in enumerate(zip(facts.axes, facts.shape, strict=True)):
+            # A name that stands for two axes of one site serves the first only.
             is_named = plate is not None and plate not in dims and self._is_free(plate, size)
             dims.append(plate if is_named and plate is not None else f"{name}_dim_{i}")
         return tuple(dims)
@@ -408,6 +427,7 @@ class SiteVariables:
         """Whether a plate can be a dimension; the size that it is first seen with is kept."""
         if plate in self._used or "/" in plate:
             return False
+        # A plate of the same name and another size is another axis.
         return self._sizes.setdefault(plate, size) == size
 
 
@@ -536,6 +556,7 @@ def _draws_dataset(posterior: HoldsDraws, num_draws: int) -> xr.Dataset:
         chains, num_held = values.shape[:2]
         number = min(num_held, max(1, num_draws // chains))
         axes |= {"chain": np.arange(chains), "draw": np.arange(number)}
+        # Evenly spaced within every chain.
         made[name] = (("chain", "draw", *dims[name]), values[:, np.arange(number) * num_held // number])
     attributes = {"method": "given draws", "left_out": "all other groups: draws of another program hold no data"}
     return xr.Dataset(made, axes, attributes)
@@ -546,6 +567,7 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
     check_count("num_draws", num_draws)
     space, contexts = posterior.space, posterior.contexts
     drawn, index = posterior.draw_tables(key, num_draws)
+    # Draws that no chain made are one chain, which an attribute says.
     chains = posterior.num_chains
     number = len(drawn.rows) // chains
     pair = ("context", "state", "action")
@@ -564,13 +586,16 @@ def _contexts_dataset(posterior: ContextPosterior, num_draws: int, key: PRNGKeyA
     for name, values in (posterior.sites or {}).items():
         by_draw = by_chain(np.asarray(values)[index])
         taken = name in made or name in axes
+        # A site must not take the name of a table or of an axis.
         variable = name + SUFFIX if taken else name
         made[variable] = ((*SAMPLE_DIMS, *(f"{variable}_dim_{i}" for i in range(by_draw.ndim - 2))), by_draw)
     for law in posterior.laws:
+        # The draws of sites are those of the tables.
         if posterior.sites is not None and law.sites[0] in posterior.sites:
             dims = (f"{law.name}_column", f"{law.name}_outcome")
             axes |= {dims[0]: np.array(law.design.names), dims[1]: np.array(law.outcomes)}
             by_draw = by_chain(posterior.coefficient_draws(law.name)[index])
+            # Coefficients by the names of their columns, in the units of these.
             made[f"{law.name}_columns"] = ((*SAMPLE_DIMS, *dims), by_draw)
     attributes = {"method": posterior.method, "left_out": "all other groups: to_arviz(posterior.base) has them"}
     if chains == 1:
@@ -654,6 +679,7 @@ def dataset(
     present = contents(posterior, data, log_likelihood)
     if group in present.left_out:
         raise ValueError(f"group is {group!r}, expected another: {present.left_out[group]}")
+    # Only what this group takes is checked: the whole tree may be too large.
     builder = GroupBuilder(posterior, num_draws, key, present)
     builder.check_size((group,))
     made: xr.Dataset = getattr(builder, group)()

@@ -53,9 +53,11 @@ def break_ties(log_likelihood: Float[np.ndarray, "N *T"]) -> Float[np.ndarray, "
     """
     values = np.asarray(log_likelihood, np.float64)
     if len(values) < TIED:
+        # The smallest five are what a Pareto fit of the tail would start from.
         return values
     smallest = np.partition(values, TIED - 1, axis=0)[:TIED]
     tied = (smallest == smallest[:1]).all(0)
+    # An arithmetic sequence around zero: the mean of the terms stays.
     spread = np.linspace(-0.5 * TIES_SPREAD, 0.5 * TIES_SPREAD, len(values)).reshape(-1, *[1] * (values.ndim - 1))
     return values + tied * spread
 

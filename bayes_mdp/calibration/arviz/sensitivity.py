@@ -70,6 +70,7 @@ class PriorSensitivity(NamedTuple):
 
     def layout(self) -> Section:
         """The quantities that depend most on the prior, and how many there are of each verdict."""
+        # Those that rest on the prior most come first.
         shown = self.table.sort_values("prior", ascending=False).head(SHOWN)
         rows = [
             (str(name), f"{prior:.2f}", f"{likelihood:.2f}", str(verdict))
@@ -140,6 +141,7 @@ def prior_sensitivity(
     check_functions("quantities", quantities)
     if objective is not None:
         check_objective(objective)
+    # Draws and thresholds have keys of their own.
     key_draws, key_null = jax.random.split(key_or_first(key))
     rows, cells = observe(posterior.reference, data)
     table = float(np.prod((*posterior.space.shape, posterior.space.n_outcomes)))
@@ -151,10 +153,12 @@ def prior_sensitivity(
         likelihood = predictive.log_likelihood_cells(draws, cells).sum(1)
     else:
         likelihood = predictive.log_likelihood_rows(draws, rows).sum(1)
+    # Log prior of the top of the hierarchy, and log likelihood, each [N].
     densities = (np.sum(list(terms.values()), axis=0), likelihood)
     looked = _quantities(draws, posterior.site_draws, posterior.space, objective, quantities)
     names = [label for name, x in looked.items() for label in _labels(name, x.shape[1:], posterior.space)]
     values = np.concatenate([x.reshape(len(x), -1) for x in looked.values()], axis=1)
+    # Every element of every quantity is a column.
     chains = draws.run.markov_chains
     sensitivities = [sensitivity(values, density, chains) for density in densities]
     # The thresholds: sensitivities of pure noise, which depends on neither density.
@@ -177,6 +181,7 @@ def sensitivity(
         log_density: of each draw, up to a constant: the density that is scaled.
         num_chains: number of chains in the N draws.
     """
+    # Of a constant no distribution changes.
     varies = np.ptp(values, axis=0) > 0
     sensitivities = np.full(values.shape[1], np.nan)
     if varies.any():
@@ -198,6 +203,7 @@ def by_formula(values: np.ndarray, log_density: np.ndarray, num_chains: int = 1)
     del num_chains
     rates = []
     for alpha in ALPHAS:
+        # One power above and one below 1: the mean of both is a central difference.
         # Importance weights p(theta)^(alpha - 1); the distance is not symmetric in the sign of the quantity.
         weights = np.exp(smooth_weights((alpha - 1.0) * log_density)[0])
         distance = np.maximum(_distance(values, weights), _distance(-values, weights))
@@ -217,6 +223,7 @@ def _distance(values: Float[np.ndarray, "N M"], weights: Float[np.ndarray, " N"]
     number = len(values)
     plain = np.broadcast_to(np.linspace(1 / number, 1 - 1 / number, number - 1)[:, None], width.shape)
     weighted = np.cumsum((weights / weights.sum())[order], axis=0)[:-1]
+    # The mixture M = (P + Q) / 2.
     middle = 0.5 * (plain + weighted)
     divergence = sum(_integral(width, _log_ratio(p, middle)) for p in (plain, weighted))
     bound = _integral(width, plain) + _integral(width, weighted)
@@ -225,6 +232,7 @@ def _distance(values: Float[np.ndarray, "N M"], weights: Float[np.ndarray, " N"]
 
 def _log_ratio(p: np.ndarray, middle: np.ndarray) -> np.ndarray:
     """p log2(p / middle), zero where p is zero."""
+    # Where p is zero, so is p log p; the ratio there does not matter.
     ratio = np.divide(p, middle, out=np.ones_like(middle), where=p > 0)
     return p * np.log2(ratio)
 
@@ -237,6 +245,7 @@ def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, fl
     table = pd.DataFrame({"quantity": names, "prior": both[0], "likelihood": both[1]})
     # Constant quantities are left out.
     table = pd.DataFrame(table[np.isfinite(both[0]) & np.isfinite(both[1])].reset_index(drop=True))
+    # Both, either or none exceed their thresholds.
     exceeds = zip(table["prior"] >= thresholds[0], table["likelihood"] >= thresholds[1], strict=True)
     table["verdict"] = [VERDICTS[bool(prior), bool(likelihood)] for prior, likelihood in exceeds]
     return table
@@ -256,6 +265,7 @@ def _quantities(
         return values_by_name | (
             {"reward_mean": draws.rewards.mean} if "reward_mean" in draws.rewards.variables() else {}
         )
+    # A plan is made once for all of its numbers.
     functions: dict[str, Callable[[MDP], Array | dict[str, Array]]] = dict(asked or {})
     if objective is not None:
         functions = {"": lambda mdp: _plan(mdp, objective), **functions}

@@ -77,6 +77,7 @@ class RewardDraws(NamedTuple):
         values = {"reward_mean": self.mean}
         if type(self.law) is dist.Normal:
             scale = np.asarray(self.law.scale, np.float64)
+            # A known reward has no precision to show.
             values["reward_precision"] = np.where(self.known, np.nan, scale) ** -2.0
         if len(self.mean) == 1 and self.law is not None:
             return {name: x for name, x in values.items() if np.isfinite(x).any()}
@@ -87,6 +88,7 @@ class RewardDraws(NamedTuple):
 
         Zero where it is not `counted` (it is missing), and where rewards are known numbers.
         """
+        # Known rewards tell nothing.
         counted = counted & ~self.known[where]
         with jax.enable_x64(True):
             return np.asarray(_log_density(*self._table_at(where), np.where(counted, reward, 0.0), counted), np.float64)
@@ -102,20 +104,24 @@ class RewardDraws(NamedTuple):
             raise ValueError(f"data holds sums: the rewards of a {name} law have none, expected the transitions")
         with jax.enable_x64(True):
             law = self._at(where)
+            # Moments: count, mean, squared deviations, and a base measure of zero.
             family = _with_density_of_sum(type(law))
             if family is None:
                 value = jnp.stack(jnp.broadcast_arrays(*rewards, 0.0), axis=-1)
                 density = np.asarray(RewardStatistics(law).log_prob(value))
             else:
+                # For other laws count and sum.
                 density = np.asarray(family.log_density_of_sum(law, rewards.count, rewards.count * rewards.mean))
         return np.where(self.known[where], 0.0, density)
 
     def total(self, rng: np.random.Generator, count: Float[np.ndarray, "*where"], where: Index) -> Drawn:
         """[N *where], the sum of `count` fresh rewards of the cells at the index `where`."""
+        # Index of all draws and of the cells.
         mean = self.mean[(slice(None), *where)]
         if self.law is None:
             return count * mean
         with jax.enable_x64(True):
+            # The family draws the sum itself where its law is known, such as a sum of normals.
             sums = (family.draw_sum(rng, count, self._at(where)) for family in families_of(type(self.law)))
             drawn = next((x for x in sums if x is not None), None)
             drawn = self._total_of_each(rng, count, where) if drawn is None else drawn
@@ -129,6 +135,7 @@ class RewardDraws(NamedTuple):
         cell_of_reward = np.repeat(np.arange(number.size), number)
         num_draws = len(self.mean)
         totals = np.zeros((num_draws, number.size))
+        # As many draws at once as their rewards fit into memory.
         size = max(1, NUMBERS_AT_ONCE // max(1, cell_of_reward.size))
         for start in range(0, num_draws, size):
             law = self._at(tuple(i[cell_of_reward] for i in cells), slice(start, start + size))
@@ -146,6 +153,7 @@ class RewardDraws(NamedTuple):
         if self.law is None:
             raise TypeError("the rewards are known, expected rewards with a law")
         cells = np.broadcast_arrays(*_mesh(where, self.known.shape))
+        # Draws vary along the first axis, cells along the others.
         index = np.arange(len(self.mean))[draws].reshape(-1, *(1,) * cells[0].ndim)
         return self.law, (index, *(axis_index[None] for axis_index in cells))
 
@@ -296,6 +304,7 @@ def draw(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
     """
     check_draws(posterior, num_draws)
     if posterior.log_weights is None:
+        # Components by weight, then below each one what is in closed form.
         return draws_of(posterior.draw_laws(key, np.zeros(num_draws, np.int32)), run_in_parts(num_draws))
     key_choice, key_draws = jax.random.split(key)
     # Draws of hyperparameters are not to stand on the nodes of a grid.
@@ -325,6 +334,7 @@ def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside:
     table = pairs * posterior.space.n_outcomes
     cells = table if posterior.reference.rewards_by_outcome else pairs
     # Joining the blocks holds every draw twice for a moment.
+    # Bytes of one draw that is kept.
     draw_bytes = 2 * 4 * table + PAIR_BYTES * cells + ROW_BYTES * transitions + beside
     at_once = 4 * SCRATCH * table * block_size(table) + 16 * 8 * table
     log_words = f", {transitions} transitions" if transitions else ""
@@ -349,7 +359,9 @@ def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple
     log_weights, sites = np.asarray(posterior.log_weights, np.float64), posterior.site_draws
     chains = chains_of_draws(posterior)
     if chains is not None:
+        # As many of every chain.
         per_chain = min(chains.num_samples, max(1, num_draws // chains.num_chains))
+        # Evenly spaced places in a chain.
         draw_index = np.arange(per_chain) * chains.num_samples // per_chain
         index = (np.arange(chains.num_chains)[:, None] * chains.num_samples + draw_index).ravel()
         return index, Run(_pick(sites, index), chains.num_chains, _pick(stats_of(chains, posterior), index))
@@ -358,6 +370,7 @@ def choose(rng: np.random.Generator, posterior: Fitted, num_draws: int) -> tuple
     index = rng.permutation(systematic_on_host(rng, weights, num_draws))
     attributes = {
         "weighted_draws": f"resampled by weight from {len(weights)}",
+        # Kish: (sum w)^2 / sum w^2, with weights that sum to one.
         "weights_ess": float(1 / (weights**2).sum()),
     }
     if posterior.in_closed_form:
@@ -374,6 +387,7 @@ def chains_of_draws(posterior: Fitted) -> Chains | None:
     if chains is None:
         return None
     log_weights = np.asarray(posterior.log_weights, np.float64)
+    # Weights that differ would change what the order of the chains means.
     equal = np.ptp(log_weights) <= EQUAL
     return chains if equal and chains.are_those_of(posterior.site_draws, len(log_weights)) else None
 
@@ -419,6 +433,7 @@ def draw_prior(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
 def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_draws: int) -> Draws:
     """Independent draws of the program, with every latent site in `run.sites`."""
     # Blocks of one size: one compiled program, and bounded memory.
+    # Draws that do not fill the last block are cut off.
     size = block_size(math.prod((*space.shape, space.n_outcomes)))
 
     @jax.jit
@@ -437,6 +452,7 @@ def _run_program(
     """Rows, reward law and latent sites of one draw."""
     with handlers.trace() as traced:
         spec = cast(MDPSpec, handlers.seed(prior, key)(space))
+    # Observed sites are data, not parameters.
     drawn = {name: site for name, site in traced.items() if site["type"] == "sample" and not site["is_observed"]}
     latent = {name: site["value"] for name, site in drawn.items()}
     return transition_table(spec, space), reward_table(spec, space), latent

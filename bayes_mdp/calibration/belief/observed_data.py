@@ -73,6 +73,7 @@ def data_in_posterior(posterior: Fitted) -> tuple[Rows | None, Cells]:
 
 
 def why_no_kept_data(posterior: Fitted) -> str | None:
+    # What was kept is complete where it adds up to the visits.
     """Why what the posterior keeps does not say what was observed at each pair, in words; None: it does."""
     visits, counts = np.asarray(posterior.visit_counts()), _outcome_counts(posterior)
     if not visits.any():
@@ -88,6 +89,7 @@ def why_no_kept_data(posterior: Fitted) -> str | None:
     assert part is not None  # all others keep their rewards
     rewards = part.reward_cells
     law = "" if rewards.law is None else rewards.law.__name__
+    # Rewards of pairs that share a cell are added together, and cannot be told apart.
     if isinstance(rewards, RewardCells):
         if not rewards.has_moments:
             return f"the moments of {law} rewards, which it would need, are not what it keeps"
@@ -110,11 +112,13 @@ def _outcome_counts(posterior: Fitted) -> Float[np.ndarray, "*H S A O"] | None:
 def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.DataStatistics) -> str | None:
     if isinstance(seen, Statistics):
         return None
+    # More rewards than places: some of them are not there.
     if int(seen.used) > seen.capacity:
         return "its buffer of rewards has overflowed"
     weight = _float64(seen.weight)
     if (np.asarray(seen.where)[weight != 0, -1] >= counts.shape[-1]).any():
         return "of some rewards it was not observed what followed"
+    # A transition is whole or not there at all.
     whole = np.isin(weight, (0.0, 1.0)).all() and np.array_equal(counts, np.round(counts))
     return None if whole else "its transitions have weights that are neither 0 nor 1"
 
@@ -123,15 +127,18 @@ def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
     """The sums that a closed form keeps, at every pair: over all pairs that share a row or reward; zero if unknown."""
     rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
     with jax.enable_x64(True):
+        # With a prior of zero the concentrations are the counts.
         counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
     if not isinstance(rewards, RewardCells) or not rewards.has_moments:
         nothing = np.zeros(rewards.shape)
         return Cells(counts, Moments(nothing, nothing, nothing))
+    # Count, mean and squared deviations of each cell.
     data = np.asarray(rewards.data, np.float64)
     if rewards.cell is None:
         sums = data.reshape(*rewards.shape, 3)
     else:
         cell = np.asarray(rewards.cell)
+        # A cell below zero: the pair has a known reward.
         sums = np.where((cell < 0)[..., None], 0.0, data[cell])
     # Moments as the family keeps them, then in units of the reward.
     count, mean, ss = np.moveaxis(sums, -1, 0)
@@ -143,6 +150,7 @@ def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
 
 
 def _rows_of_statistics(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.Rows) -> Rows:
+    # A weight of zero: an empty place of the buffer, or nothing that counts.
     counted = np.asarray(seen.weight) != 0
     places, reward = np.asarray(seen.where)[counted], np.asarray(seen.reward, np.float64)[counted]
     # Transitions less those with a reward, outcome by outcome.
@@ -150,6 +158,7 @@ def _rows_of_statistics(counts: Float[np.ndarray, "*H S A O"], seen: conditioned
     np.add.at(without, tuple(places.T), -1)
     # What is left was seen without its reward.
     unrewarded = np.repeat(np.argwhere(without > 0), without[without > 0], axis=0)
+    # Columns of places: the pair, then the outcome.
     *cell, outcome = np.concatenate([places, unrewarded]).astype(np.int32).T
     return Rows(tuple(cell), outcome, np.concatenate([reward, np.full(len(unrewarded), np.nan)]))
 
@@ -163,6 +172,7 @@ def _sums_of_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progr
     np.add.at(count, index, 1.0)
     np.add.at(total, index, reward)
     mean = total / np.maximum(count, 1.0)
+    # Two passes: mean first, then squares around it.
     np.add.at(ss, index, (reward - mean[index]) ** 2)
     return Cells(counts, Moments(count, mean, ss))
 
@@ -208,6 +218,7 @@ def observe(posterior: Fitted, data: Data) -> tuple[Rows | None, Cells]:
 
 def _rows(data: Transitions, space: StateActionSpace) -> Rows:
     cell = tuple(np.asarray(i) for i in data.cell(space))
+    # nan stands for a reward that is missing.
     reward = np.full(cell[0].shape, np.nan) if data.reward is None else np.asarray(data.reward, np.float64)
     if data.reward_observed is not None:
         reward = np.where(np.asarray(data.reward_observed), reward, np.nan)
@@ -216,6 +227,7 @@ def _rows(data: Transitions, space: StateActionSpace) -> Rows:
 
 def _cells(data: Counts | Transitions, space: StateActionSpace, by_outcome: bool) -> Cells:
     with jax.enable_x64(True):
+        # Sums of many counts in double precision.
         if isinstance(data, Counts):
             counts = fit_counts(data, space, None, by_outcome)
         else:
@@ -239,6 +251,7 @@ def _check_same_rewards(cells: Cells, posterior: Fitted) -> None:
 
 def _slack(own: Moments) -> float:
     """Tolerance of a mean reward: the posterior may have been updated in float32."""
+    # In parts of the mean and of the standard deviation: sums in float32 lose as much.
     tolerance = 1e-4 * np.abs(own.mean) + 1e-4 * np.sqrt(own.ss / np.maximum(own.count, 1.0))
     return float(tolerance.max(initial=1e-9))
 
@@ -252,6 +265,7 @@ def _check_same(data: Transitions | Counts, cells: Cells, posterior: ConjugatePo
             # A law without moments: the sufficient statistics themselves are learnt again.
             relearnt = prior.update(data)
         else:
+            # The prior learns the data anew: what it keeps can then be compared sum by sum.
             counts = Counts(*map(jnp.asarray, (cells.transition_counts, *cells.rewards)))
             relearnt = prior.update(counts if rewards.learns or rewards.law else without_rewards(counts))
         posterior_sums, data_sums = sums_of_closed_form(posterior), sums_of_closed_form(relearnt)

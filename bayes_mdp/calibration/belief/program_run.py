@@ -71,6 +71,7 @@ def site_facts(prior: Prior, space: StateActionSpace) -> dict[str, SiteFacts]:
     def program(key: PRNGKeyArray) -> None:
         facts.update({name: _facts(site) for name, site in _trace(prior, space, key, {}).items() if _kind(site)})
 
+    # Shapes alone are traced.
     jax.eval_shape(program, jax.random.key(0))
     return facts
 
@@ -88,6 +89,7 @@ def run_program(prior: Prior, space: StateActionSpace, sites: Sites, num_draws: 
     @traced_alone
     def one(key: PRNGKeyArray, values: Sites) -> ProgramRun:
         traced = _trace(prior, space, key, values)
+        # Observed sites have neither a value to report nor a prior.
         latent = {name: site for name, site in traced.items() if _kind(site) == "latent"}
         return ProgramRun(
             {name: jnp.asarray(site["value"]) for name, site in traced.items() if _kind(site) == "deterministic"},
@@ -131,6 +133,7 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
     def by_number(**values: Array) -> dict[str, Array]:
         return densities({name: values[f"site{i}"] for i, name in enumerate(names)})
 
+    # A density depends at most on itself: then no latent site is above it.
     parents = eval_provenance(by_number, **numbered)
     return frozenset(name for i, name in enumerate(names) if parents[name] <= {f"site{i}"})
 
@@ -138,6 +141,7 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
 def _trace(prior: Prior, space: StateActionSpace, key: PRNGKeyArray, values: Sites) -> dict[str, Site]:
     """The trace of one run at `values`; an improper site without a value has some possible one."""
     data: Any = dict(values)  # the annotation of NumPyro is too narrow
+    # The innermost handler acts first: given values, then keys, then a possible value of an improper site.
     somewhere, substituted = handlers.substitute(substitute_fn=improper_value), handlers.substitute(data=data)
     with handlers.trace() as traced, somewhere, handlers.seed(rng_seed=key), substituted:
         prior(space)
@@ -160,6 +164,7 @@ def _facts(site: Site) -> SiteFacts:
     batch = len(site["fn"].batch_shape)
     axes, named = _axes(site, shape, batch), tuple(site["infer"].get("event_dims", ()))
     if len(named) == len(shape) - batch:
+        # Names were given to all event axes.
         axes = (*axes[:batch], *named)
     return SiteFacts("latent", shape, axes, batch)
 
@@ -176,6 +181,7 @@ def _axes(site: Site, shape: tuple[int, ...], batch: int) -> tuple[str | None, .
 
 def _log_density(site: Site) -> Float[Array, "*batch"]:
     law: dist.Distribution = site["fn"]
+    # `scale` raises a density to a power: its logarithm is multiplied.
     terms = jnp.asarray(law.log_prob(_inside(law, site["value"])))
     return terms if site["scale"] is None else site["scale"] * terms
 
@@ -216,8 +222,10 @@ def log_prior_of(posterior: Fitted, draws: Draws) -> Terms:
     if program is None:
         return log_prior_of_closed_form(posterior, draws)
     run = run_program(program, posterior.space, draws.run.sites, len(draws.transition_probs))
+    # Sites further down are part of the model that is learnt.
     top = top_sites(program, posterior.space)
     densities = {name: np.asarray(x) for name, x in run.log_density.items() if name in top}
+    # All elements of a site are one term.
     return {name: x.reshape(len(x), -1).sum(1) for name, x in densities.items()}
 
 
@@ -230,6 +238,7 @@ def why_no_log_prior(posterior: Fitted) -> str | None:
         return NO_PROGRAM
     rewards = part.reward_cells
     if not rewards.learns:
+        # A reward that is a known function of what is drawn has another density, with a Jacobian.
         return None
     plain = isinstance(rewards, RewardCells) and rewards.coefficient is None
     return None if plain else f"{NO_PROGRAM}, and the density of its beliefs about rewards has no formula here"
@@ -247,9 +256,11 @@ def log_prior_of_closed_form(posterior: Fitted, draws: Draws) -> Terms:
         site = np.arange(draws.rewards.known.size) if rewards.cell is None else np.ravel(rewards.cell)
         first = _first_places(site)
         parameters = [np.asarray(x, np.float64)[site[first]] for x in vars(rewards.prior).values()]
+        # The prior of each parameter that is not shared.
         belief = type(rewards.prior)(*parameters)
         law = draws.rewards.law
         assert law is not None  # it is that of the belief
+        # The draws hold the law: its parameters are read back from it.
         values = belief.laws[type(law)](law)
         drawn = (np.asarray(values[name], np.float64) for name in belief.sites)
         of_cells = [x.reshape(len(x), site.size, *x.shape[1 + draws.rewards.known.ndim :]) for x in drawn]
@@ -259,6 +270,7 @@ def log_prior_of_closed_form(posterior: Fitted, draws: Draws) -> Terms:
 
 def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"]) -> Float[np.ndarray, " N"]:
     prior = np.asarray(rows.concentration, np.float64).reshape(-1, probs.shape[-1])
+    # Several pairs may share a row: it is counted once.
     table = np.arange(len(prior)) if rows.row is None else np.ravel(rows.row)
     first = _first_places(table)
     # log Dirichlet density without its constant, which no draw changes.
@@ -271,6 +283,7 @@ def _log_prior_rows(rows: DirichletRows, probs: Float[np.ndarray, "N *H S A O"])
 
 def _first_places(table: np.ndarray) -> np.ndarray:
     """Where each entry >= 0 of `table` occurs first."""
+    # Entries below zero stand for none.
     entries, places = np.unique(table, return_index=True)
     return places[entries >= 0]
 

@@ -51,6 +51,7 @@ def replicate_rows(rng: np.random.Generator, draws: Draws, rows: Rows) -> dict[s
     }
     rewards = draws.rewards
     if rewards.law is not None:
+        # One reward each: a sum of one.
         reward = rewards.total(rng, np.ones(rows.reward.shape), rows.reward_cell(rewards.by_outcome))
         made["observed_reward"] = reward.astype(np.float32)
     return made
@@ -60,7 +61,9 @@ def replicate_cells(rng: np.random.Generator, draws: Draws, cells: Cells) -> dic
     """Per draw and pair, outcomes and the sum of the rewards, with as many visits of each pair as in the data."""
     tried = cells.pairs_with_data
     counts = np.zeros(draws.transition_probs.shape, np.int32)
+    # Sums of weights may be off whole numbers by rounding.
     n = np.round(cells.transition_counts[tried].sum(-1)).astype(np.int64)
+    # In double precision a row sums to one closely enough for a multinomial law.
     probs = draws.transition_probs[(slice(None), *tried)].astype(np.float64)
     counts[(slice(None), *tried)] = rng.multinomial(n, probs / probs.sum(-1, keepdims=True))
     made: dict[str, np.ndarray] = {"transition_counts": counts}
@@ -83,6 +86,7 @@ def cells_by_name(cells: Cells, has_rewards: bool) -> dict[str, np.ndarray]:
 
 def log_likelihood_rows(draws: Draws, rows: Rows) -> Float[np.ndarray, "N T"]:
     """log p(next state, reward | state, action) of each transition under each draw; a missing reward adds nothing."""
+    # A probability of zero makes a transition impossible: minus infinity.
     probs = draws.transition_probs[(slice(None), *rows.cell, rows.outcome)].astype(np.float64)
     with np.errstate(divide="ignore"):
         outcome = np.log(probs)
@@ -104,6 +108,7 @@ def log_likelihood_cells(draws: Draws, cells: Cells) -> Float[np.ndarray, "N C"]
     # Rewards of a pair as a sequence, by their moments.
     moments = Moments(*(x[tried] for x in cells.rewards))
     if not draws.rewards.by_outcome:
+        # Rewards by outcome: a cell for every outcome, added over them.
         return outcome + draws.rewards.log_prob_of_sums(moments, tried)
     index = (*(i[:, None] for i in tried), np.arange(cells.transition_counts.shape[-1]))
     return outcome + draws.rewards.log_prob_of_sums(moments, index).sum(-1)
@@ -116,22 +121,25 @@ def _categorical(
 
     A block of draws at a time, as their cumulative sums take more memory than the draws.
     """
-    n, c, o = probs.shape
-    uniform = rng.random((n, which.size))
-    size = max(1, NUMBERS_AT_ONCE // (c * o))
-    return np.concatenate([_search(probs[i : i + size], uniform[i : i + size], which) for i in range(0, n, size)])
+    num_draws, num_pairs, num_outcomes = probs.shape
+    uniform = rng.random((num_draws, which.size))
+    size = max(1, NUMBERS_AT_ONCE // (num_pairs * num_outcomes))
+    return np.concatenate(
+        [_search(probs[i : i + size], uniform[i : i + size], which) for i in range(0, num_draws, size)]
+    )
 
 
 def _search(
     probs: Float[np.ndarray, "N C O"], uniform: Float[np.ndarray, "N T"], which: Int[np.ndarray, " T"]
 ) -> Int[np.ndarray, "N T"]:
     """Inversion of all rows by one binary search: the cumulative sums of row r are laid out in [r, r + 1]."""
-    n, c, o = probs.shape
+    num_draws, num_pairs, num_outcomes = probs.shape
     cumulative = np.cumsum(probs.astype(np.float64), axis=-1)
+    # The last entry is one to the last bit.
     cumulative /= cumulative[..., -1:]
-    start = np.arange(n * c, dtype=np.float64).reshape(n, c)
+    start = np.arange(num_draws * num_pairs, dtype=np.float64).reshape(num_draws, num_pairs)
     row = start[:, which]
     # Rounding must not carry a draw into the next row.
     target = np.minimum(row + uniform, np.nextafter(row + 1.0, 0.0))
     places = np.searchsorted((cumulative + start[..., None]).reshape(-1), target, side="right")
-    return places - (row * o).astype(np.int64)
+    return places - (row * num_outcomes).astype(np.int64)

@@ -65,12 +65,14 @@ class Check:
     def findings(self) -> tuple[str, ...]:
         """Names of what is not calibrated: quantities, "joint", "P(optimal)"; the clearest first."""
         p_values = self.p_values
+        # Bonferroni: each of the tests gets an equal part of the false alarms.
         least = self.dataset.attrs["false_alarm"] / len(p_values)
         return tuple(sorted((name for name, p in p_values.items() if p < least), key=lambda name: p_values[name]))
 
     @property
     def p_values(self) -> dict[str, float]:
         """Of every test, a probability. Bonferroni: each is compared with `false_alarm` over their number."""
+        # Only quantities that vary between truths were tested.
         of_quantities = self._varying["p_value"]
         named = zip(of_quantities["quantity"].to_numpy(), of_quantities.to_numpy(), strict=True)
         tests = {str(name): float(p) for name, p in named}
@@ -84,6 +86,7 @@ class Check:
         """The largest |coverage - nominal| over quantities and levels, and its Monte Carlo standard error."""
         error, _, level = self._worst_coverage()
         nominal = float(self.dataset["level"][level])
+        # The standard error of a share of N simulations.
         return error, float(np.sqrt(nominal * (1 - nominal) / self.dataset.sizes["simulation"]))
 
     @property
@@ -146,12 +149,14 @@ class Check:
 
     def _worst_coverage(self) -> tuple[float, str, int]:
         coverage = self._varying["coverage"]
+        # [quantity, level]: the worst of all.
         error = abs(coverage - coverage["level"]).to_numpy()
         row, column = np.unravel_index(int(error.argmax()), error.shape)
         return float(error[row, column]), str(coverage["quantity"].to_numpy()[row]), int(column)
 
     def _tests_in_words(self) -> str:
         attrs, sizes = self.dataset.attrs, self.dataset.sizes
+        # What no truth varies is reported, not judged.
         constant = sizes["quantity"] - self._varying.sizes["quantity"]
         known = f" ({constant} more are the same in every truth, and left out)" if constant else ""
         return (
@@ -172,6 +177,7 @@ class Check:
 
     def _z_score(self) -> str:
         z, number = self.z_score, self.dataset.sizes["simulation"]
+        # Standard errors under calibration: 1 / sqrt(N) and 1 / sqrt(2 N).
         mean, sd = z["mean"], z["sd"]
         return (
             f"means {float(mean.min()):.2f} to {float(mean.max()):.2f}, sds {float(sd.min()):.2f} to "
@@ -205,6 +211,7 @@ class Check:
         attrs, number = self.dataset.attrs, self.dataset.sizes["simulation"]
         if not self.calibrated:
             return f"{self._symptom()} {remedy(attrs['method'])}"
+        # The level of a single test decides what it can detect.
         limits = _limits(detectable(number, int(attrs["num_draws"]), float(attrs["false_alarm"]) / len(self.p_values)))
         if self.contraction < LITTLE:
             return (
@@ -222,11 +229,14 @@ class Check:
                 f"The forecasts of which action is optimal are {'too sure, or wrong' if sure else 'not sure enough'}."
             )
         if name == JOINT:
+            # Truths far out among the draws have a high rank of the energy score.
             far_off = float(data["joint_rank"].mean()) > data.attrs["num_draws"] / 2
             return (
                 f"The quantities together are off: their draws lie too {'near each other' if far_off else 'far apart'}."
             )
+        # z = (truth - mean) / sd: its standard deviation is above one where draws are too narrow.
         mean, sd = (float(self.z_score[moment].sel(quantity=name)) for moment in ("mean", "sd"))
+        # In standard errors: sd / sqrt(N) of a mean, about 1 / sqrt(2 N) of a standard deviation.
         words = []
         if abs(mean) > STRONG * sd / number**0.5:
             words.append(f"lies {abs(mean):.2f} posterior sd too {'low' if mean > 0 else 'high'}")
@@ -293,8 +303,10 @@ def plot_check(check: Check) -> "Figure":
     pictures += [plot_reliability] if "optimal" in check.dataset else []
     figure = NotebookFigure(figsize=(13.5, 8.0), layout="constrained")
     axes = figure.subplots(2, 3).ravel()
+    # A panel for each picture; what is left over is taken away.
     for draw, panel in zip(pictures, axes, strict=False):
         draw(check, axes=panel)
+    # A picture that this check has no numbers for leaves its place empty.
     for unused in axes[len(pictures) :]:
         unused.remove()
     state = "calibrated" if check.calibrated else "NOT CALIBRATED"
@@ -308,12 +320,15 @@ def plot_recovery(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     figure, panel = _place(axes)
     limits = [0.0, 0.0]
     for name, color, data in _quantities(check, only_named=True):
+        # Units of the spread of the truths: quantities of several scales share the picture.
         mean, sd = float(data["truth"].mean()), float(data["truth"].std(ddof=1))
         shown = slice(MOST_POINTS)
         names = ("truth", "posterior_mean", "interval_low", "interval_high")
         truth, middle, low, high = ((data[variable].to_numpy()[shown] - mean) / sd for variable in names)
+        # The mean of a skewed posterior may lie outside its interval.
         bars = np.maximum([middle - low, high - middle], 0.0)
         panel.errorbar(truth, middle, bars, fmt="o", color=color, ms=2.5, elinewidth=0.5, alpha=0.6, label=name)
+        # The diagonal reaches over all points and bars.
         limits = [min(limits[0], low.min(), truth.min()), max(limits[1], high.max(), truth.max())]
     panel.plot(limits, limits, "k-", linewidth=0.8)
     probability = check.dataset["interval_low"].attrs["probability"]
@@ -328,8 +343,10 @@ def plot_ecdf(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     """ECDF of the ranks minus that of uniform ranks, with the band of the test."""
     figure, panel = _place(axes)
     num_draws, alarm = int(check.dataset.attrs["num_draws"]), check.dataset.attrs["false_alarm"]
+    # Share of ranks below each, of a uniform law.
     x = np.arange(1, num_draws + 2) / (num_draws + 1)
     number = check.dataset.sizes["simulation"]
+    # At the level of a single test: a line that leaves it has a small p-value.
     band = simultaneous_band(number, num_draws, alarm / len(check.p_values))
     panel.fill_between(x, band.low / number - x, band.high / number - x, step="post", label="band", **BAND)
     for name, color, data in _quantities(check):
@@ -348,6 +365,7 @@ def plot_coverage(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     figure, panel = _place(axes)
     number = check.dataset.sizes["simulation"]
     level = np.linspace(0.0, 1.0, 201)
+    # Exact binomial bounds at every level.
     low, high = stats.binom.interval(LEVEL, number, level)
     panel.fill_between(level, low / number, high / number, label=f"{LEVEL:.0%} at one level", **BAND)
     for name, color, data in _quantities(check):
@@ -381,6 +399,7 @@ def plot_joint(check: Check, *, axes: "Axes | None" = None) -> "Figure":
         raise ValueError("check holds one quantity that varies, expected at least two for a joint score")
     figure, panel = _place(axes)
     num_bins = 10
+    # Ranks in the middle of their cells, from 0 to 1.
     rank = (check.dataset["joint_rank"].to_numpy() + 0.5) / (int(check.dataset.attrs["num_draws"]) + 1)
     number = len(rank)
     low, high = stats.binom.interval(LEVEL, number, 1 / num_bins)
@@ -411,6 +430,7 @@ def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
     figure, panel = _place(axes)
     names = ("forecast", "frequency", "error", "count")
     forecast, frequency, error, count = (check.dataset[f"reliability_{name}"].to_numpy() for name in names)
+    # Normal intervals of the frequencies, from their standard errors.
     bars = stats.norm.ppf((1 + LEVEL) / 2) * error
     panel.errorbar(forecast, frequency, bars, fmt="o", color="tab:blue", label=f"{LEVEL:.0%} interval", capsize=2)
     panel.bar(forecast, count / count.sum(), width=0.03, color=GREY, label="share of the forecasts")
@@ -430,6 +450,7 @@ def plot_reliability(check: Check, *, axes: "Axes | None" = None) -> "Figure":
 def _quantities(check: Check, *, only_named: bool = False) -> Iterator[tuple[str | None, str, xr.Dataset]]:
     """Label, colour and data of each quantity that varies; the named ones last, on top."""
     data = check.dataset
+    # Smallest p-value first; what does not vary comes last and is cut off.
     order = np.argsort(np.where(data["varies"], data["p_value"], np.inf))[: int(data["varies"].sum())]
     named, unnamed = order[:NAMED], order[NAMED:]
     for index in () if only_named else unnamed:
@@ -439,6 +460,7 @@ def _quantities(check: Check, *, only_named: bool = False) -> Iterator[tuple[str
 
 
 def _ecdf(rank: np.ndarray, num_draws: int) -> np.ndarray:
+    # Share of the ranks that are at most 0, 1, ..., L.
     return np.cumsum(np.bincount(rank, minlength=num_draws + 1)) / len(rank)
 
 

@@ -95,6 +95,7 @@ def numbers(rng: np.random.Generator, simulated: Simulated) -> xr.Dataset:
     Raises:
         ValueError: a quantity that is not finite, or no quantity that differs between truths.
     """
+    # Constant quantities are kept, without a p-value.
     varies = _varying_quantities(simulated)
     data = {**_marginal(simulated, varies), **_joint(rng, simulated, varies)}
     if len(simulated.pairs):
@@ -112,6 +113,7 @@ def _varying_quantities(simulated: Simulated) -> np.ndarray:
     for name, truth, draws in zip(simulated.names, simulated.truth.T, np.moveaxis(simulated.draws, -1, 0), strict=True):
         if not (np.isfinite(truth).all() and np.isfinite(draws).all()):
             raise ValueError(f"quantities: {name} is not finite in some draw, expected finite numbers")
+    # Rounding alone makes no quantity vary.
     varies = varying(simulated.truth)
     if not varies.any():
         raise ValueError("quantities: none differs between truths, expected at least one that the prior leaves open")
@@ -124,6 +126,7 @@ def _marginal(simulated: Simulated, varies: np.ndarray) -> Variables:
     # Central intervals of the draws, one a simulation and quantity.
     low, high = np.quantile(simulated.draws, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=1)
     dims = ("simulation", "quantity")
+    # A rank test for each quantity that varies.
     ranks = zip(simulated.rank.T, varies, strict=True)
     return {
         "truth": (dims, simulated.truth),
@@ -254,12 +257,14 @@ def _energy(points: Float[np.ndarray, "M K"]) -> Float[np.ndarray, " M"]:
     """Energy score of each of M points against the M - 1 others."""
     num_others = len(points) - 1
     # |x - y|^2 = |x|^2 + |y|^2 - 2 x.y by one matrix product; centring keeps the cancellation small.
+    # Distances do not change with the centre.
     centred = points - points.mean(0)
     square = (centred**2).sum(-1)
     # Equal points are at distance zero: the root of a rounding error would be large.
     squared = square[:, None] + square - 2 * centred @ centred.T
     distance = np.sqrt(np.where(squared > 1e-12 * square.max(initial=1e-300), squared, 0.0))
     # Of each point x: E|x - X| over the others, minus half of E|X - X'| over pairs of the others.
+    # The distance of a point to itself is zero, and does not count.
     total_distance = distance.sum(1)
     return total_distance / num_others - (total_distance.sum() - 2 * total_distance) / (2 * num_others**2)
 
@@ -282,6 +287,7 @@ def brier(happened: Float[np.ndarray, "N L E"], event: Float[np.ndarray, "N E"])
     # Given the draws of a simulation, the truth's score is one of its L + 1 at random: mean and variance are known.
     excess = scores - scores.mean(1, keepdims=True)
     error = np.sqrt(excess.var(1).sum())
+    # All forecasts and events alike: no deviation can be seen.
     if error == 0:
         return Brier(float(scores[:, 0].mean()), float(scores.mean()), 0.0, 1.0)
     excess /= error
@@ -297,6 +303,7 @@ def _chernoff(excess: Float[np.ndarray, "N M"]) -> float:
     total = excess[:, 0].sum()
 
     def log_bound(t: float) -> float:
+        # log E exp(t x) of each simulation, added; less t times the sum that was observed.
         return float((logsumexp(t * excess, axis=1) - np.log(excess.shape[1])).sum() - t * total)
 
     # Every t gives a valid bound: the minimum need not be exact.
@@ -317,6 +324,7 @@ def reliability(happened: Float[np.ndarray, "N L E"], event: Float[np.ndarray, "
     halves = happened[:, 0::2].mean(1), happened[:, 1::2].mean(1)
     forecasts = np.stack([halves[0], halves[1]], axis=1)
     forecast = np.stack([halves[1], halves[0]], axis=1)
+    # A forecast of one belongs to the last bin.
     bins = np.minimum((forecasts * NUM_BINS).astype(int), NUM_BINS - 1)
     columns = [_bin(bins == b, forecast, event[:, None]) for b in range(NUM_BINS)]
     return Reliability(*(np.array(column) for column in zip(*columns, strict=True)))
@@ -333,6 +341,7 @@ def _bin(
     gap = np.where(inside, event - forecast, 0.0).sum((1, 2)) / count
     mean = float(np.where(inside, forecast, 0.0).sum() / count)
     frequency = float(np.where(inside, np.broadcast_to(event, forecast.shape), 0.0).sum() / count)
+    # Each event was counted by both halves.
     return mean, frequency, float(np.sqrt((gap**2).sum())), count // 2
 
 
@@ -459,12 +468,14 @@ def check(
     method, behaviour, num_draws = options.method, options.behaviour, options.num_draws
     # The value of the policy that each posterior chooses, or functions of a draw.
     quantities, quantity = options.quantities, None
+    # One word asks for the value of the chosen policy.
     if isinstance(quantities, str):
         quantities, quantity = None, quantities
     if objective is not None:
         check_objective(objective)
     fit = fit_for(prior, space, method, sampler=sampler(num_draws))
     objective = _objective(objective, space)
+    # What is judged as a number, and what as an event.
     source = _source(data, space, options.num_transitions, behaviour)
     judged = values(space, objective) if quantities is None else dict(quantities)
     events = optimal_actions(space, objective) if quantities is None else {}
@@ -472,11 +483,13 @@ def check(
         judged, events = value_of_chosen_policy(space), {}
     design = Design(prior, space, num_draws, source.num_transitions, {**judged, **events}, behaviour, objective)
     design = design._replace(chooses=quantity is not None)
+    # Posterior of the log, simulations, ties: each has its own key.
     key_posterior, key_simulations, key_ties = jax.random.split(key, 3)
     if source.log is not None:
         posterior = infer(key_posterior, prior, data, space=space, method=method)
         design = design._replace(draw_truth=truths_near(posterior, source.log, design))
     attributes = _configuration(key, prior, fit, objective, source, num_draws)
+    # Only simulations of the same call may be resumed.
     program = identity_of((prior, space, quantities, quantity, behaviour, objective, method, source.log))
     shared = _common_attributes(attributes, method) | {"program": program}
     simulated = run_simulations(key_simulations, design, fit, num_simulations, shared, chunk_file, options.executor)
@@ -484,6 +497,7 @@ def check(
     dataset = numbers(rng, _split(simulated, list(judged), list(events)))
     answer = Check(dataset.assign_attrs(attributes, false_alarm=options.false_alarm))
     if path is not None and chunk_file is not None:
+        # The chunks were needed to resume; the answer holds all of them.
         answer.to_netcdf(path)
         chunk_file.unlink(missing_ok=True)
     return answer
@@ -515,6 +529,7 @@ def _source(
         number = PER_PAIR * cells if num_transitions is None else num_transitions
         check_count("num_transitions", number)
         return _Source(None, "the prior", number, "pairs at random" if behaviour is None else "a given policy")
+    # Given data say how many transitions there are, and from where.
     for name, value in (("num_transitions", num_transitions), ("behaviour", behaviour)):
         if value is not None:
             raise ValueError(f"{name} is given with data, expected None: the new data have the pairs of the log")
@@ -527,6 +542,7 @@ def _source(
 
 def _split(simulated: xr.Dataset, asked: list[str], events: list[str]) -> Simulated:
     """The quantities, and the events of which action is optimal."""
+    # Quantities and events were ranked together.
     numbers, chances = simulated.sel(quantity=asked), simulated.sel(quantity=events)
     truth, draws = (numbers[name].to_numpy().astype(np.float64) for name in ("truth", "draws"))
     event, happened = (chances[name].to_numpy().astype(np.float64) for name in ("truth", "draws"))
@@ -570,6 +586,7 @@ def truths_near(posterior: Fitted, log: Transitions, design: Design) -> Callable
     observed = _fill_columns(log, design.space)
 
     def draw_truth(key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
+        # One draw of the posterior is the truth.
         single_draw = design._replace(num_draws=1)
         laws, sites = look_at_draws(key_truth, posterior, single_draw, lambda law: law)
         rewards = laws.rewards
@@ -578,6 +595,7 @@ def truths_near(posterior: Fitted, log: Transitions, design: Design) -> Callable
         law = Law(laws.rows[0], RewardTable(of_one, known, rewards.by_outcome))
         sites = {name: values[0] for name, values in sites.items()}
         new = _again(key_data, law, observed, design.space)
+        # Old data and new: the posterior is inferred from both.
         return Truth(law, sites, jax.tree.map(lambda *parts: jnp.concatenate(parts), observed, new))
 
     return draw_truth
@@ -601,11 +619,13 @@ def _fill_columns(log: Transitions, space: StateActionSpace) -> Transitions:
 
 def _again(key: PRNGKeyArray, law: Law, log: Transitions, space: StateActionSpace) -> Transitions:
     """A new outcome and reward from the pair of every transition."""
+    # Only single steps are taken: any first state will do.
     initial = jnp.full(space.n_states, 1.0 / space.n_states)
     environment = Environment(replace(law.mdp(space), initial=initial), reward_law(law.rewards, space))
     step = jnp.zeros_like(log.state) if log.step is None else log.step
     keys = jax.random.split(key, len(log.state))
     next_state, reward, terminated = jax.vmap(environment.step)(keys, log.state, log.action, step)
+    # Of a transition whose outcome is not known, no end is known either.
     if log.next_observed is not None:
         terminated = terminated & jnp.asarray(log.next_observed)
     return replace(log, next_state=next_state, reward=reward, terminated=terminated if space.ends else None)

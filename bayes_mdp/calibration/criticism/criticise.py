@@ -115,16 +115,20 @@ def kind_of_rows(posterior: InferredPosterior) -> str:
     """
     if isinstance(posterior, CanBorrow):
         return SHARED
+    # The first component stands for all.
     closed = posterior.reference.exact_part
     if closed is None:
         return UNKNOWN
     rows = closed.transition_probs
     if not rows.independent:
         return SHARED
+    # Zero: the outcome is ruled out.
     prior = np.asarray(rows.prior, np.float64)
     possible = prior > 0
     largest, least = np.where(possible, prior, 0.0).max(-1), np.where(possible, prior, np.inf).min(-1)
+    # Of outcomes that are possible, all alike, up to rounding of float32.
     alike = (largest <= least * (1 + 1e-5))[possible.any(-1)].all()
+    # A mixture of such: its concentration is learnt, from all rows together.
     if posterior.reference is not posterior:
         return LEARNT if alike else SHARED
     return ALIKE if alike else INFORMED
@@ -183,11 +187,13 @@ class Criticism:
     @property
     def threshold(self) -> float:
         """A check fails where its p-value is this or less: the probability of a false alarm over the checks made."""
+        # Bonferroni, over the checks that were made.
         return self.false_alarm / max(len(self.findings), 1)
 
     @property
     def alarms(self) -> tuple[str, ...]:
         """Names of the checks that sound, the clearest first."""
+        # At most: rank p-values come in steps of 1 / (R + 1).
         failing = [name for name, finding in self.findings.items() if finding.p_value <= self.threshold]
         return tuple(sorted(failing, key=lambda name: self.findings[name].p_value))
 
@@ -210,6 +216,7 @@ class Criticism:
     @property
     def better_rival(self) -> str | None:
         """The rival prior that predicts the second half best, if it does so better than this prior."""
+        # Densities of the same transitions: the larger one predicts them better.
         best = max(self.log_density, key=lambda name: self.log_density[name], default="this prior")
         return None if best == "this prior" else best
 
@@ -218,6 +225,7 @@ class Criticism:
         """The line that matters."""
         if self.alarms:
             return f"this belief does not fit the log: {self.findings[self.alarms[0]].text}"
+        # The policy that rests on the prior most.
         share = max((b.prior_share or 0.0 for b in self.bases.values() if b is not None), default=0.0)
         if share > PRIOR_SHARE:
             return f"no check failed, but the prior's share of the rows that a policy uses is {share:.2g}"
@@ -344,6 +352,7 @@ def criticise(
     check_objective(objective)
     check_type("options", options, CriticiseOptions, "CriticiseOptions")
     num_replicates, false_alarm, choose_by = options.num_replicates, options.false_alarm, options.choose_by
+    # The prior is inferred again from half of the log: its program is needed.
     space, program = posterior.space, posterior.program
     rivals = _read_rivals(rivals)
     check_labels("log.states", log.states, space.logged_states)
@@ -357,6 +366,7 @@ def criticise(
     keys = jax.random.split(key, 5)
     first, second = split_log(keys[0], log)
     start, _, words = read_start(sizes_of(posterior), start_of_log(log) if initial is None else initial, space)
+    # Of the first half alone: what follows it is a test.
     half = _infer(keys[1], program, first, space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
@@ -383,8 +393,10 @@ def criticise(
         )
     else:
         skipped[RETURNS] = check
+    # Evidence of the second half given the first, where it has a closed form.
     gained = {"this prior": _log_gain(posterior, half)} if rivals else {}
     for name, prior in rivals.items():
+        # The same key: rivals differ by their priors only.
         gained[name] = _log_gain(*(_infer(keys[1], prior, part, space) for part in (log, first)))
     # 5. log p(second | first) = log p(both) - log p(first), for each prior with a closed form.
     number = len(second.transitions.state)
@@ -414,8 +426,10 @@ def _time_of(
     """How long a policy is in each pair of the mean MDP; None: that is not finite."""
     mean = half.mean_mdp()
     with jax.enable_x64(True):
+        # Double precision: times near 1 / (1 - discount) are sums of many steps.
         probs = np.asarray(read_action_probs("policy", policy, mean, objective), np.float64)
     time = pair_time(*pairs_of_mdp(mean), probs, objective, np.asarray(start, np.float64))
+    # Over the steps of an episode.
     time = time.reshape(-1, *time.shape[-2:]).sum(0)
     return time if np.isfinite(time).all() else None
 
@@ -441,8 +455,10 @@ def _new(
     step = next_step(NEW, above=number.observed > expected, kind=kind)
     findings = {NEW: Finding(number.observed, expected, number.two_sided_p_value, how_many, step)}
     if space.unseen is not None:
+        # One state stands for all that is unseen: where it leads says nothing.
         return findings
     came, none_new = new.arrivals, number.observed == 0
+    # log(1 + times) averaged: exponentiated it is a geometric mean.
     usual = float(came.replicates.mean())
     seen_factor, usual_factor = amount(np.expm1(came.observed), 2), amount(np.expm1(usual), 2)
     if none_new:
@@ -473,6 +489,7 @@ def _check_choice(
     with bar_of(num_replicates, " replicates") as bar:
         value = value_of_choice(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
     expected = float(value.replicates.mean())
+    # One-sided: a chosen policy disappoints.
     return Finding(
         value.observed,
         expected,
@@ -496,6 +513,7 @@ def _bases(
     with jax.enable_x64(True):
         mean = to_float64(posterior).mean_mdp()
         probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]
+    # All policies at once: one solution of the mean MDP serves them.
     together = np.stack(np.broadcast_arrays(*(np.asarray(x, np.float64) for x in probs)))
     bases = value_bases(posterior, together, objective, start)
     return dict(zip(policies, bases, strict=True))

@@ -66,9 +66,11 @@ class RowDraws(NamedTuple):
 
     def place(self, pair: Int[np.ndarray, " n"], reached: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
         """The place of each state in the row of its pair, flat; of a state that is listed twice the first place."""
+        # One number for a pair and a state.
         size = int(self.next_state.max()) + 2
         code = (np.arange(len(self.state))[:, None] * size + self.next_state).reshape(-1)
         order = np.argsort(code, kind="stable")
+        # The first of equal codes: states that are listed twice share its place.
         return order[np.searchsorted(code[order], np.asarray(pair).astype(np.int64) * size + reached)]
 
 
@@ -110,6 +112,7 @@ def _rows(
     ends = (
         np.zeros(len(state)) if mdp.end_probs is None else np.asarray(mdp.end_probs)[state, action].astype(np.float64)
     )
+    # The end is the last place of every row.
     last = np.full((len(state), 1), mdp.n_states)
     return np.concatenate([reached, last], 1), np.concatenate([probs, ends[:, None]], 1)
 
@@ -130,6 +133,7 @@ def draw_counts(
     rng: np.random.Generator, rows: Float[np.ndarray, "Q K"], pair: Int[np.ndarray, " N"]
 ) -> Int[np.ndarray, "Q K"]:
     """How many of N transitions of these pairs come to each place of their row."""
+    # Cheap per transition, or cheap per place.
     if len(pair) <= rows.size:
         return np.bincount(draw_outcomes(rng, rows, pair), minlength=rows.size).reshape(rows.shape)
     # A number for each place costs less than one for each transition.
@@ -151,6 +155,7 @@ class Replicated(NamedTuple):
     @property
     def p_low(self) -> float:
         """Probability under the belief of a value as low as the data's."""
+        # The data count as one of the replicates: p is never zero.
         return float((1 + np.sum(self.replicates <= self.observed)) / (1 + len(self.replicates)))
 
     @property
@@ -206,6 +211,7 @@ def new_outcomes(
     # An outcome is new where the first half has no transition of the same pair to the same state.
     known = np.unique(_codes(first, space))
     state, action = np.asarray(second.state), np.asarray(second.action)
+    # Transitions of each pair in the second half.
     count = np.zeros((space.n_states, space.n_actions), np.int64)
     np.add.at(count, (state, action), 1)
     weight, total = _transition_weights(use, count)
@@ -237,6 +243,7 @@ def _transition_weights(
 ) -> tuple[Float[np.ndarray, " Q"], float]:
     """The weight of one transition of each pair that has some, and the sum over all transitions."""
     number = count[count > 0]
+    # Without use every transition weighs alike.
     if use is None or not (use[count > 0].sum() > 0):
         return np.ones(len(number)), float(number.sum())
     part = use[count > 0] / use[count > 0].sum()
@@ -289,6 +296,7 @@ def draw_new_outcomes(
     # The unseen outcomes of a Dirichlet row together have a beta distribution; which of them it is, is independent of
     # that, and by the Polya urn of their concentrations needs no row (Blackwell and MacQueen 1973).
     entries, weight = row_concentrations(part.transition_probs, space, needed)
+    # The pair of each possible outcome, as one number.
     pair = entries.pair
     base = entries.state.astype(np.int64) * space.n_actions + entries.action
     unseen = ~np.isin(base[pair] * size + entries.next_state, known)
@@ -373,6 +381,7 @@ def value_of_choice(
     rng = host_generator(jax.random.fold_in(key, 1))
     second = second.with_next_state()
     mean = posterior.mean_mdp()
+    # A policy of actions becomes probabilities of zero and one.
     probs = _action_probs(policy, mean.reward.shape[-1])
     used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))
     rows = row_draws(key, posterior, used)
@@ -387,6 +396,7 @@ def value_of_choice(
     value = _value_of(mean, rows, policy, objective, start)
 
     def statistic(counts: Int[np.ndarray, "Q K"]) -> float:
+        # A prior of one transition, by the mean row of the first half.
         return value((counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0))
 
     observed = statistic(seen)
@@ -482,6 +492,7 @@ def _evaluate(
         chain = SparseMDP(mean.successor[pairs][:, None], probs[:, None], reward, end_probs=end_probs)
     else:
         chain = MDP(probs[:, None], reward, end_probs=end_probs)
+    # The chain has one action, number 0.
     values = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
     return value_at_start(values, objective, start)
 
@@ -533,6 +544,7 @@ def return_check(
     # Draws of a large MDP cost too much: mean and variance to first order there.
     error = returns.std(ddof=1) / len(returns) ** 0.5
     large = space.horizon is None and space.n_states * space.n_actions * space.n_outcomes >= LARGE
+    # First order needs the variance of every row, and rows without covariance.
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows
     if large and linear and isinstance(objective, Discounted | FirstExit):
         mean, sd = first_order(posterior, policy, objective, start)
@@ -560,7 +572,9 @@ def first_order(
         mdp = believed.mean_mdp()
         rows, drawn = pairs_of_mdp(mdp)
         values = policy_mean(policy, action_values(rows, drawn, policy, objective))
+        # Var over rows of p . v, for the values of the mean MDP.
         spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
     first = np.asarray(start, np.float64)
     time = pair_time(rows, drawn, policy, objective, first)
+    # Rows are independent: variances add, each by the square of its time.
     return float(values @ first), float(np.sqrt(np.where(time > 0, time**2 * spread, 0.0).sum()))

@@ -58,6 +58,7 @@ def history(log: ChoiceLog) -> History:
     for s in range(num_states):
         in_state = seen & (state == s)
         last = np.maximum.accumulate(np.where(in_state, np.arange(times), -1), axis=1)
+        # Shifted by one: of the record itself nothing counts.
         before = np.concatenate([np.full((persons, 1), -1), last[:, :-1]], axis=1)
         previous = np.where(in_state, before, previous)
     # Rewards from a record on, to the end of the episode or the next record in its state: backwards over time.
@@ -65,9 +66,11 @@ def history(log: ChoiceLog) -> History:
     reward = np.where(seen, np.asarray(log.reward, float), 0.0)
     rows = np.arange(persons)
     for t in range(times - 1, -1, -1):
+        # What came before an end does not reach beyond it.
         running[ends[:, t] & seen[:, t]] = 0.0
         running += reward[:, t, None]
         outcome[:, t] = running[rows, state[:, t]]
+        # A record of the state starts its own count anew.
         running[rows[seen[:, t]], state[seen[:, t], t]] = 0.0
     # Won: more than the mean of what follows from that state.
     count, total = (np.bincount(state[seen], w, num_states) for w in (None, outcome[seen]))
@@ -87,8 +90,10 @@ def stays(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> Float[np.ndarray, "
     previous = np.where(has_previous, past.previous, 0)
     before = np.take_along_axis(np.asarray(log.action), previous, axis=1)
     state = np.where(log.observed, log.state, 0)
+    # Lost or won, common or rare, of the record before.
     cell = (state, *(np.take_along_axis(x, previous, axis=1).astype(int) for x in (past.won, past.rare)))
     shape = (len(log.states), 2, 2)
+    # One number for each cell of the table.
     number = np.ravel_multi_index(cell, shape)[has_previous]
     count = np.bincount(number, minlength=4 * len(log.states)).astype(float)
     stayed = np.bincount(number, (action == before)[has_previous], 4 * len(log.states))
@@ -101,12 +106,14 @@ def stay_spread(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> float:
     past = history(log)
     has_previous = past.previous >= 0
     before = np.take_along_axis(np.asarray(log.action), np.where(has_previous, past.previous, 0), axis=1)
+    # The share of each person among those who could repeat.
     share = ((action == before) & has_previous).sum(1) / np.maximum(has_previous.sum(1), 1)
     return float(share[has_previous.any(1)].std())
 
 
 def action_shares(log: ChoiceLog, action: Int[np.ndarray, "P T"]) -> Float[np.ndarray, "B S A"]:
     """Share of each action in each state, in four blocks of time; nan where a state was not seen."""
+    # Four blocks of equal time.
     seen, state = np.asarray(log.observed), np.asarray(log.state)
     block = np.broadcast_to(np.arange(state.shape[1]) * _BLOCKS // state.shape[1], state.shape)
     shape = (_BLOCKS, len(log.states), len(log.actions))
@@ -216,11 +223,13 @@ def check_choices(
     comparisons: dict[str, Comparison] = {}
     key, key_free = jax.random.split(key)
     if environment is None:
+        # The past as observed: also the likelihood of what was drawn can be compared.
         drawn, of_data, of_drawn = one_step_fit(key, posterior, num_draws)
         replicates = [(log, actions) for actions in drawn]
         if statistics is None:
             comparisons[LIKELIHOOD] = compare_statistic(of_data.astype(float), of_drawn.astype(float), chains)
     else:
+        # Free runs meet rewards of their own.
         runs = predict_freely(key_free, posterior, environment, num_draws=num_draws, horizon=horizon)
         replicates = [(run, np.asarray(run.action)) for run in runs]
     for name, function in (CHOICE_STATISTICS if statistics is None else statistics).items():

@@ -59,6 +59,7 @@ class Comparison(NamedTuple):
         """Index of the cell with the largest standardised deviation; () for a number."""
         if self.p.ndim == 0:
             return ()
+        # Standardised: cells of several scales are compared.
         distance = np.abs(_standardise(self.observed, self.observed, self.replicated)).mean(0)
         return tuple(int(i) for i in np.unravel_index(np.nanargmax(np.nan_to_num(distance)), distance.shape))
 
@@ -79,6 +80,7 @@ def comparison_table(
     """
     made = {}
     for name, comparison in comparisons.items():
+        # Means over draws: a discrepancy depends on the draw, in the data too.
         stack = [comparison.observed.mean(0), comparison.replicated.mean(0), comparison.replicated.std(0), comparison.p]
         dims, coords = axes_of(comparison.p.shape) or (tuple(f"{name}_dim_{i}" for i in range(comparison.p.ndim)), {})
         coords = {**coords, "quantity": ["observed", "replicated_mean", "replicated_sd", "p"]}
@@ -106,6 +108,7 @@ def lay_out_comparisons(
     rows = []
     for name, comparison in comparisons.items():
         worst_cell = (slice(None), *comparison.worst)
+        # Of the cell that deviates most.
         low, high = np.quantile(comparison.replicated[worst_cell], [0.05, 0.95])
         rows.append(
             (
@@ -145,8 +148,10 @@ def stack_statistic(name: str, values: Sequence[ArrayLike]) -> Float[np.ndarray,
 def compare_statistic(observed: np.ndarray, replicated: np.ndarray, num_chains: int) -> Comparison:
     """A statistic of the data with that of replicates, [N *cells] each; draws of `num_chains`, one after the other."""
     exists = ~np.isnan(observed).any(0)
+    # A cell where the data have no value has no p-value.
     p = np.where(exists, _exceeds(replicated, observed).mean(0), np.nan)
     if p.ndim == 0:
+        # One number: two-sided, twice the smaller tail.
         hits = _exceeds(replicated, observed)
         overall = min(1.0, 2.0 * min(_with_data(hits), _with_data(1.0 - hits)))
         return Comparison(observed, replicated, p, overall, 2.0 * _error(hits, num_chains))
@@ -155,6 +160,7 @@ def compare_statistic(observed: np.ndarray, replicated: np.ndarray, num_chains: 
         np.nan_to_num(np.abs(_standardise(x, observed, replicated))).reshape(len(x), -1).max(1, initial=0.0)
         for x in (replicated, observed)
     )
+    # Deviations have no sign: one tail.
     hits = _exceeds(largest, of_data)
     return Comparison(observed, replicated, p, _with_data(hits), _error(hits, num_chains))
 
@@ -176,6 +182,7 @@ def _standardise(values: np.ndarray, observed: np.ndarray, replicated: np.ndarra
     With the data, these are treated as the replicates are: an event that is rare in a cell has the same deviation
     wherever it comes up. nan where nothing varies.
     """
+    # The data are one of the points, unless they differ from draw to draw.
     fixed = bool(np.all((observed == observed[:1]) | np.isnan(observed)))
     reference = np.concatenate([replicated, observed[:1]]) if fixed else replicated
     mean, sd = reference.mean(0), reference.std(0)
@@ -185,9 +192,11 @@ def _standardise(values: np.ndarray, observed: np.ndarray, replicated: np.ndarra
 
 def _error(hits: Float[np.ndarray, " N"], num_chains: int) -> float:
     """Standard error of the mean: binomial, or that between the chains if it is larger."""
+    # Off 0 and 1, where the binomial error would vanish.
     p = (hits.sum() + 0.5) / (len(hits) + 1)
     binomial = np.sqrt(p * (1 - p) / len(hits))
     if num_chains == 1:
         return float(binomial)
+    # Chains that disagree by more than chance have the larger error.
     between = hits.reshape(num_chains, -1).mean(1).std(ddof=1) / np.sqrt(num_chains)
     return float(max(binomial, between))

@@ -74,6 +74,7 @@ class Pit(NamedTuple):
             return "uniform"
         # A uniform number has mean 1/2 and variance 1/12.
         width, shift = self.values.std() * np.sqrt(12.0), self.values.mean() - 0.5
+        # The standard error of the mean of n uniform numbers is 1 / sqrt(12 n).
         if abs(shift) * np.sqrt(12.0 * self.values.size) > 3.0:
             return HIGH if shift > 0 else LOW
         return NARROW if width > 1 else WIDE
@@ -120,6 +121,7 @@ class LooPit(NamedTuple):
             number = pit.values.size
             band = ecdf.simultaneous_band(number, NUM_BINS - 1, LEVEL)
             axis.fill_between(grid, band.low / number - grid, band.high / number - grid, color="0.85")
+            # Both are shown as a difference from the diagonal, where they can be told apart.
             counts = np.cumsum(np.bincount(_ranks(pit.values), minlength=NUM_BINS))
             axis.plot(grid, counts / number - grid, color="C0")
             axis.set_title(f"{name}: p = {pit.p:.3g}", fontsize=9)
@@ -157,6 +159,7 @@ def loo_pit(posterior: Fitted, data: Data, *, num_draws: int = 1000, key: PRNGKe
     variables = {"next_state": _pit(_next_state(rng, draws, rows, weights))}
     rewards = draws.rewards
     if rewards.law is not None:
+        # Only rewards with a law, and that were observed, have a place in their prediction.
         observed = ~np.isnan(rows.reward) & ~rewards.known[rows.reward_cell(rewards.by_outcome)]
         if observed.any():
             variables["reward"] = _pit(_reward(rng, draws, rows, weights)[observed])
@@ -168,11 +171,15 @@ def _next_state(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Flo
     pairs, pair_of_row = np.unique(np.stack(rows.cell), axis=1, return_inverse=True)
     pair_of_row = pair_of_row.reshape(-1)
     # Of each draw: the probability up to the outcome, and of the outcome itself.
-    upto, prob_equal = np.zeros((2, len(draws.transition_probs), pair_of_row.size))
+    prob_up_to, prob_equal = np.zeros((2, len(draws.transition_probs), pair_of_row.size))
     for n, probs in enumerate(draws.transition_probs):  # one draw at a time, to save memory
         tried = probs[tuple(pairs)].astype(np.float64)
-        upto[n], prob_equal[n] = np.cumsum(tried, axis=-1)[pair_of_row, rows.outcome], tried[pair_of_row, rows.outcome]
-    prob_below, prob_equal = ((weights * x.T).sum(1) for x in (upto - prob_equal, prob_equal))
+        prob_up_to[n], prob_equal[n] = (
+            np.cumsum(tried, axis=-1)[pair_of_row, rows.outcome],
+            tried[pair_of_row, rows.outcome],
+        )
+    # Leave-one-out: probabilities under the weighted draws [T N].
+    prob_below, prob_equal = ((weights * x.T).sum(1) for x in (prob_up_to - prob_equal, prob_equal))
     return prob_below + rng.random(prob_equal.shape) * prob_equal
 
 
@@ -183,12 +190,14 @@ def _reward(rng: np.random.Generator, draws: Draws, rows: Rows, weights: Float[n
     prob_below, equal = ((weights * x).sum(1) for x in (replicated < reward, replicated == reward))
     # A reward below, or above, all replicates lies within 1 / N of the end.
     share = np.where((prob_below == 0) | (prob_below + equal >= 1), 1.0 / weights.shape[1], 0.0)
+    # Of equal replicates a uniform part, as of discrete outcomes.
     low, high = np.clip(prob_below - share, 0.0, 1.0), np.clip(prob_below + equal + share, 0.0, 1.0)
     return low + rng.random(prob_below.shape) * (high - low)
 
 
 def _pit(values: Values) -> Pit:
     values = np.clip(values, 0.0, 1.0)
+    # Values become ranks among a hundred cells: the test of ranks serves.
     return Pit(values, ecdf.p_value(_ranks(values), NUM_BINS - 1))
 
 

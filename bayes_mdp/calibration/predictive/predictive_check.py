@@ -84,6 +84,7 @@ def previous_states(data: Transitions) -> Int[np.ndarray, " T"]:
     # Rows follow one another in a log: one leads to the next where its next state is that one's state, and nothing
     # ended in between.
     joined = (next_state[:-1] == state[1:]) & ~ended[:-1]
+    # -1: nothing is known of what came before the first one.
     return np.concatenate([[-1], np.where(joined, state[:-1], -1)])[: state.size][seen]
 
 
@@ -95,6 +96,7 @@ def row_discrepancy(sample: Sample) -> Pairs:
     Meng and Stern 1996, *Posterior predictive assessment of model fitness via realized discrepancies*).
     """
     counts = sample.transition_counts()
+    # Freeman-Tukey: root transformed counts have equal variance.
     visits = counts.sum(-1)
     distance = 4 * ((np.sqrt(counts) - np.sqrt(visits[..., None] * sample.transition_probs)) ** 2).sum(-1)
     return np.where(visits > 0, distance, np.nan)
@@ -118,6 +120,7 @@ def serial_dependence(sample: Sample) -> float:
     origin = pair * n_states + before
     parts = (origin * n_outcomes + outcome, pair, origin, pair * n_outcomes + outcome)
     whole, pairs, origins, outcomes = map(_sum_n_log_n, parts)
+    # G = 2 (sum over the table - over its rows - over its columns + over the whole).
     return 2.0 * (whole + pairs - origins - outcomes)
 
 
@@ -199,6 +202,7 @@ def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
 
 
 def _extreme(sample: Sample, function: np.ufunc) -> Pairs:
+    # fmin and fmax pass over nan, of what was not observed.
     extremes = np.full(int(np.prod(sample.space.shape)), np.nan)
     function.at(extremes, sample.pair, sample.reward)
     return extremes.reshape(sample.space.shape)
@@ -306,6 +310,7 @@ def predictive_check(
     made = predictive.replicate_rows(host_generator(key_replicates), draws, rows)
     transitions = data.transitions if isinstance(data, Log) else data
     assert isinstance(transitions, Transitions)  # there are rows
+    # A reward that the data lack is missing in the replicate too.
     missing = np.isnan(rows.reward)
     previous = previous_states(transitions)
     if statistics is None:
@@ -315,6 +320,7 @@ def predictive_check(
         reward = np.where(missing, np.nan, reward).astype(float)
         return Sample(posterior.space, rows.cell, outcome, reward, previous, draws.transition_probs[n])
 
+    # Known rewards are the same in all replicates.
     replicated = made.get("observed_reward", np.broadcast_to(rows.reward, (len(draws.transition_probs), missing.size)))
     numbers = range(len(draws.transition_probs))
     # A statistic may look at the draw too (a realised discrepancy): data and replicate of one draw are compared.

@@ -158,6 +158,7 @@ def sbc_behaviour(
     sampler = short_sampler(num_draws) if options.sampler is None else options.sampler
     if not model.parameters:
         raise ValueError("model has no parameters, expected at least one to infer")
+    # No draw is used twice.
     available = sampler.num_chains * sampler.num_samples
     if available < num_draws:
         raise ValueError(f"sampler makes {available} draws, expected at least num_draws, {num_draws}")
@@ -166,6 +167,7 @@ def sbc_behaviour(
     design = BehaviourDesign(
         model, model, environment, num_subjects, num_choices, num_draws, pooling, horizon, sampler, quantities
     )
+    # What two calls must share for one to resume the other.
     request = (model, environment, pooling, horizon, sampler, quantities, num_subjects, num_choices)
     attributes = {
         "method": "nuts",
@@ -181,6 +183,7 @@ def sbc_behaviour(
 def _chunk(design: BehaviourDesign) -> int:
     """How many simulations run side by side."""
     actions = len(as_task(design.environment, design.horizon)[0].actions)
+    # Draws of up to three sites of each parameter: mean, spread, z.
     drawn = design.sampler.num_chains * design.sampler.num_samples * 3 * len(design.model.parameters)
     return chunk_of(design.num_subjects * (design.num_choices * (8 + 4 * actions) + drawn), design.num_draws)
 
@@ -199,6 +202,7 @@ def simulation_of_behaviour(design: BehaviourDesign) -> Callable[[PRNGKeyArray],
         draws = {name: x.reshape(total, *x.shape[2:])[draw_index] for name, x in chains.draws.items()}
         # The truth comes first: quantities are computed for it and the draws in the same way.
         points = {name: jnp.concatenate([truth[name][None], x]) for name, x in draws.items()}
+        # One point at a time: a likelihood of all choices each.
         values = jax.lax.map(lambda sites: _values(design, log, sites), points)
         ties = jax.random.split(key_ties, len(values))
         return OrderedDict((name, rank_of_truth(tie, values[name])) for tie, name in zip(ties, values, strict=True))
@@ -214,11 +218,13 @@ def _simulate_group(
     task, ends = as_task(design.environment, design.horizon)
     shape = (design.num_subjects, design.num_choices)
     zero, labels = np.zeros(shape, np.int32), {"states": tuple(task.states), "actions": tuple(task.actions)}
+    # As many records as there will be: the program reads their number.
     blank = ChoiceLog(zero, zero, np.zeros(shape), zero, zero == 1 if ends else None, **labels)
     # The prior: the program with its choices drawn anew. These are not used, so they are not computed either.
     program = handlers.seed(numpyro_model(design.model, blank, design.pooling), key_truth)
     trace = handlers.trace(program).get_trace(predict=True)
     sites = {name: x["value"] for name, x in trace.items() if x["type"] == "sample" and name != "choice"}
+    # Under complete pooling all persons have the same value.
     params = {name: jnp.broadcast_to(trace[name]["value"], shape[:1]) for name in design.model.parameters}
     keys = jax.random.split(key_choices, design.num_subjects)
     columns = simulate_records(keys, design.model, params, task, design.num_choices, design.horizon)
@@ -231,12 +237,14 @@ def _values(design: BehaviourDesign, log: ChoiceLog, sites: Sites) -> OrderedDic
     """Every quantity of one draw."""
     # The parameters of persons as the program makes them of its sites.
     program = handlers.substitute(numpyro_model(design.fitted, log, design.pooling), sites)
+    # A key for what is not given: nothing of it is used.
     trace = handlers.trace(handlers.seed(program, jax.random.key(0))).get_trace()
     params = {name: jnp.broadcast_to(trace[name]["value"], (design.num_subjects,)) for name in design.fitted.parameters}
     drawn = DrawnBehaviour(params, sites, action_log_likelihood(design.fitted, params, log).sum(axis=1), log)
     if design.quantities is None:
         values = OrderedDict((name, x) for name, x in sites.items() if jnp.ndim(x) == 0)
         if design.pooling != "complete":
+            # One person stands for all, who are exchangeable.
             values.update((f"{name} of subject 0", x[0]) for name, x in params.items())
         values[LIKELIHOOD] = drawn.log_likelihood.sum()
         return values

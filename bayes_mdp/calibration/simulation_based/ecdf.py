@@ -123,6 +123,7 @@ def fault_rank_probs(num_draws: int, scale: float, shift: float) -> Float[np.nda
 
 
 def _root(function: Callable[[float], float], largest: float) -> float:
+    # No fault is large enough.
     if function(largest) < 0:
         return float("nan")
     return float(optimize.brentq(function, 1e-4, largest, xtol=1e-3))  # pyright: ignore[reportArgumentType]

@@ -144,6 +144,7 @@ def sbc(
         raise ValueError("objective is AverageReward() and episodes can end, expected another objective")
     file = None if path is None else check_file(path)
     fit = method if isinstance(method, Fit) else fit_for(prior, space, method, sampler=sampler(options.num_draws))
+    # Pooling draws from its program as it is.
     drawn = prior if isinstance(prior, PartialPooling) else _drawable(prior, space)
     design = Design(drawn, space, options.num_draws, options.num_transitions, quantities, behaviour, objective)
     request = (prior, space, quantities, behaviour, objective, method)
@@ -160,6 +161,7 @@ def _drawable(prior: Prior, space: StateActionSpace) -> Prior:
     read = isolated_prior(prior)
     with jax.enable_x64(True):
         program = trace_program(read, space)
+        # Sites that are constant have no density to disagree with.
         constants = Probe(program).constants
     for site in program.sites:
         if (why := bent(site)) and site.name not in constants:
@@ -214,6 +216,7 @@ def _chunk(design: Design) -> int:
         ValueError: not even one.
     """
     table = int(np.prod(design.space.shape)) * design.space.n_outcomes
+    # Draws with their tables, and the likelihood of every transition.
     numbers = design.num_draws * (4 * table + design.num_transitions)
     return chunk_of(numbers, design.num_draws)
 
@@ -237,6 +240,7 @@ def chunk_of(numbers: int, num_draws: int) -> int:
         ValueError: not even one.
     """
     check_memory(f"num_draws is {num_draws}", 8.0 * numbers, "fewer draws take less")
+    # At most as many as fit; at least one.
     return int(np.clip(MAX_NUMBERS // numbers, 1, CHUNK))
 
 
@@ -272,15 +276,18 @@ def run_in_chunks(
     # The number of chunks that the largest chunk allows, then chunks of equal size: one compiled program.
     size = -(-num // -(-num // chunk))
     block = SimulationBlock(key, make, size)
+    # Simulations of a file come first; the rest goes on from their number.
     stored = None if path is None or not path.exists() else _resume(path, key, make(), attributes, parts)
     done = [] if stored is None else [stored]
     count = 0 if stored is None else stored.sizes["simulation"]
     written = time.monotonic()
     with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
         for ranks in _in_order(block, range(count, num, size), executor):
+            # The first of a block has the number of those before it.
             done.append(dataset_of(ranks, count, attributes))
             count += size
             bar.update(min(size, num - bar.n))
+            # Rewritten whole, and so not after every block.
             if path is not None and (count >= num or time.monotonic() - written > WRITE_EVERY):
                 done = [_join(done)]
                 write_netcdf(done[0], path)
@@ -303,6 +310,7 @@ class SimulationBlock:
 
     def __call__(self, start: int) -> dict[str, Rank]:
         """Simulations `start` to `start + size - 1`."""
+        # Compiled on the first call, in the process that runs it.
         if self._compiled is None:
             key, make, size = self._parts
             simulate = make()
@@ -325,6 +333,7 @@ def _run_stages(key: PRNGKeyArray, one: StagedSimulation, size: int) -> Callable
     def run(start: int) -> dict[str, Rank]:
         keys = keys_of(start)
         simulated = simulate(keys)
+        # Data of all simulations come to the host at once.
         data = jax.tree.map(np.asarray, simulated.data)
         inferred = [one.infer(keys[i], jax.tree.map(lambda x, i=i: x[i], data)) for i in range(size)]
         return examine(keys, simulated, *jax.tree.map(lambda *x: np.stack(x), *inferred))
@@ -341,6 +350,7 @@ def _in_order(block: SimulationBlock, starts: range, executor: ExecutorLike) -> 
     if executor is None:
         yield from map(block, starts)
         return
+    # Blocks that are finished before their turn wait here.
     early: dict[int, dict[str, Rank]] = {}
     left = iter(starts)
     awaited = next(left, None)
@@ -394,6 +404,7 @@ def _resume(
     if stored.attrs.get("program") != program:
         raise ValueError(f"path holds simulations of another {parts}, {expected}")
     # The key is not in the file: the truth of simulation 0 tells whether it is the same.
+    # In stages all of simulation 0 is run; its truth is one of the results.
     if isinstance(one, StagedSimulation):
         truth = {name: rank.truth[0] for name, rank in _run_stages(key, one, 1)(0).items()}
     else:
@@ -402,6 +413,7 @@ def _resume(
     if sorted(truth) != sorted(names):
         raise ValueError(f"path holds the quantities {names}, {expected}")
     first = np.stack([np.asarray(truth[name]) for name in names])
+    # To rounding: another machine may add in another order.
     if not np.allclose(first, stored.truth.values[0], rtol=1e-3, atol=1e-5, equal_nan=True):
         raise ValueError(f"path holds simulations of another key, {expected}")
     return stored

@@ -66,12 +66,14 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
     direction; `reward_noise`: mean over pairs; `log_likelihood`; `policy_value`, `optimal_value`: mean over states (the
     gain, for the average reward); `optimal_q`: of the first legal pair. In a space with a horizon: of the first step.
     """
+    # A fixed seed: every call has the same direction.
     rng = np.random.default_rng(0)
     legal = np.ones(space.shape[-2:], bool) if space.legal is None else np.asarray(space.legal)
     pair = np.argwhere(legal)[0]
     first = () if space.horizon is None else (0,)
     legal = np.broadcast_to(legal, space.shape)
     width = space.n_states if space.successors is None else space.n_outcomes
+    # Illegal rows do not count.
     rows = rng.normal(size=(*space.shape, width)) * legal[..., None]
     reward = rng.normal(size=space.shape)
     return {
@@ -86,6 +88,7 @@ def default_quantities(space: StateActionSpace) -> dict[str, Quantity]:
 
 
 def _value(answer: PolicyEvaluation | Solution, first: tuple[int, ...]) -> Float[Array, ""]:
+    # Only the average reward has a gain.
     return jnp.where(jnp.isnan(answer.gain), answer.v[first].mean(), answer.gain)
 
 
@@ -151,4 +154,5 @@ def varying(truth: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, " K"]:
     """Which quantities differ between truths by more than rounding; those with a value that is not finite count."""
     finite = np.isfinite(truth)
     known = np.where(finite, truth, 0.0)
+    # Relative to the size: rounding scales with it.
     return (known.std(0) > CONSTANT * np.abs(known).max(0)) | ~finite.all(0)

@@ -136,6 +136,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
     """
 
     def simulate(key: PRNGKeyArray) -> Simulated:
+        # A truth near a log, or from the prior.
         keys, from_prior = _keys(key), partial(_draw_from_prior, design)
         law, latent, transitions = (design.draw_truth or from_prior)(keys.truth, keys.data)
         return Simulated(_observer(design, transitions)(law), latent, transitions, fit.summarise(transitions))
@@ -155,6 +156,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
         truth = parts, {name: latent[name] for name in sites}
         everything = jax.tree.map(lambda x, xs: jnp.concatenate([x[None], xs]), truth, (drawn, sites))
         # A function of the data alone: given these, truth and draws stay exchangeable.
+        # The choice knows the data, not the truth.
         chosen = solve(posterior.mean_mdp(), design.objective).policy if design.chooses else None
         values = jax.vmap(lambda parts, sites: _values(design, transitions, parts, sites, chosen))(*everything)
         ties = jax.random.split(keys.ties, len(values))
@@ -181,9 +183,11 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
 
 
 def _draw_from_prior(design: Design, key_truth: PRNGKeyArray, key_data: PRNGKeyArray) -> Truth:
+    # The program draws parameters; data are simulated below.
     with handlers.trace() as trace, handlers.seed(rng_seed=key_truth):
         spec = design.prior(design.space)
     sites = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+    # Where a behaviour starts; pairs at random do not ask for it.
     initial = jnp.full(design.space.n_states, 1.0 / design.space.n_states)
     truth = environment(spec, design.space, initial)
     transitions = simulate(key_data, truth, design.space, design.num_transitions, design.behaviour)
@@ -211,6 +215,7 @@ def simulate(
 
 
 def uniform_policy(space: StateActionSpace) -> Float[np.ndarray, "S A"]:
+    # The same in every state: 1 / number of legal actions.
     """Every legal action equally likely."""
     legal = np.ones(space.shape[-2:], bool) if space.legal is None else np.asarray(space.legal)
     return legal / legal.sum(-1, keepdims=True)
@@ -236,10 +241,12 @@ def _follow(
     def advance(carry: Walk, key: PRNGKeyArray) -> tuple[Walk, tuple[Array, Array, Array, Outcome]]:
         state, step = carry
         key_action, key_step, key_reset = jax.random.split(key, 3)
+        # A stationary policy, or one of the step.
         probs_here = log_probs[state] if log_probs.ndim == 2 else log_probs[step, state]
         action = jax.random.categorical(key_action, probs_here)
         outcome = environment.step(key_step, state, action, step)
         episode_over = outcome[2] if space.horizon is None else outcome[2] | (step == space.horizon - 1)
+        # A new episode begins where the last one is over.
         next_state = jnp.where(episode_over, environment.reset(key_reset), outcome[0])
         next_step = jnp.where(episode_over, 0, step + 1) if space.horizon is not None else step
         return (next_state, next_step), (state, action, step, outcome)
@@ -317,6 +324,7 @@ def _look_at_components(
 def _values(
     design: Design, transitions: Transitions, parts: Parts, sites: Sites, chosen: Int[Array, "*H S"] | None
 ) -> OrderedDict[str, Float[Array, ""]]:
+    # `chosen`: the actions whose values are ranked, the same for the truth and for every draw.
     mdp, noise, log_likelihood = parts
     policy = uniform_policy(design.space) if design.behaviour is None else design.behaviour
     drawn = Drawn(mdp, noise, log_likelihood, sites, transitions, policy, design.objective, chosen)
@@ -336,6 +344,7 @@ def _numbers_of(name: str, value: Real[Array, "..."]) -> dict[str, Real[Array, "
     if not value.shape:
         return {name: value}
     if value.size > MOST_ELEMENTS:
+        # A mean of many elements is one number: a rank for each would cost power.
         return {f"mean of {name} {list(value.shape)}": value.mean()}
     return {f"{name}[{', '.join(map(str, index))}]": value[index] for index in np.ndindex(value.shape)}
 

@@ -73,6 +73,7 @@ class SBC:
     @cached_property
     def judged(self) -> tuple[str, ...]:
         """The quantities that are tested: those that vary between truths."""
+        # What all truths share cannot be misjudged.
         varies = varying(self.dataset.truth.values)
         return tuple(name for name, keep in zip(self.dataset.quantity.values.tolist(), varies, strict=True) if keep)
 
@@ -84,7 +85,9 @@ class SBC:
     @cached_property
     def failures(self) -> dict[str, str]:
         """Quantity -> what is wrong, in words. A quantity fails below `false_alarm` over their number (Bonferroni)."""
+        # Whether a quantity fails is decided by its p-value; place and width only describe it.
         wrong = {name: _describe(name, *self.shape(name)) for name, p in self.p_values.items() if p <= self._level}
+        # Numbers that are none are a failure of their own.
         for name in self.judged:
             lost = int((~self.dataset.finite.sel(quantity=name).values).sum())
             if lost:
@@ -105,7 +108,9 @@ class SBC:
     @property
     def ignores_data(self) -> bool:
         """Whether no posterior mean correlates with its truth (by 4 standard errors), the likelihood excepted."""
+        # The likelihood varies with the data, whatever the posterior is.
         quantities = [name for name in self.judged if name != LIKELIHOOD]
+        # The standard error of a correlation of nothing is 1 / sqrt(N).
         return bool(quantities) and all(
             self._correlation(name) < CLEAR / self.num_simulations**0.5 for name in quantities
         )
@@ -125,6 +130,7 @@ class SBC:
         grid = stats.norm.ppf((np.arange(self.num_draws + 1) + 0.5) / (self.num_draws + 1))
         score = grid[self._ranks(quantity)]
         num, mean, width = len(score), score.mean(), max(score.std() / grid.std(), 1e-9)
+        # A mean that is high in rank: draws too low.
         shift = -float(mean) if abs(mean) > CLEAR * max(width, 1e-3) / num**0.5 else None
         scale = 1.0 / float(width) if abs(np.log(width)) > CLEAR / (2 * num) ** 0.5 else None
         return shift, scale
@@ -176,6 +182,7 @@ class SBC:
         """ECDF of the ranks minus that of uniform ranks, one panel a quantity, with the band of the test."""
         from bayes_mdp.utils.figures import NotebookFigure
 
+        # Three panels in a row, rounded up.
         rows = -(-len(self.judged) // 3)
         figure = NotebookFigure(figsize=(9.0, 2.4 * rows + 0.4), layout="constrained")
         panels = figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).ravel()
@@ -206,6 +213,7 @@ class SBC:
 
     @property
     def _level(self) -> float:
+        # Bonferroni over the quantities that are tested.
         return self.false_alarm / max(1, len(self.judged))
 
     def _ranks(self, name: str) -> Int[np.ndarray, " N"]:
@@ -230,6 +238,7 @@ def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
     said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
     if len(seen) == len(words):
         return f"{said}{' or '.join(seen)}; smaller faults need more"
+    # nan: no fault of the kind would be seen.
     unseen = [kind for kind, size in zip(("narrow", "wide", "shifted"), faults, strict=True) if not np.isfinite(size)]
     return f"{said}{' or '.join(seen)}; draws that are too {' or too '.join(unseen)} need more simulations"
 

@@ -157,17 +157,22 @@ class OccupancyProgram:
         """
         unit, units = self.units
         solution = self._optimise(-self.reward / unit, None if limits is None else limits / units)
+        # linprog minimises: reward with a minus sign.
         if solution is None:
             return None
         time, values, marginals = solution
+        # Duals in the units of the caller: value per unit of the outcome. A budget can only help: prices are not
+        # negative.
         prices = np.maximum(-marginals, 0.0) * unit / units if limits is not None else np.zeros(len(units))
         prices = np.where(prices * units < NO_PRICE * unit, 0.0, prices)
         # Advantages under the duals say what is best in states that the plan never visits.
         q = (self.reward - prices @ self.costs) / unit - self.flow.T @ -values
+        # x(s, a) says how often; the policy is x over its sum in the state.
         return OccupancyPlan(self._policy(time, q), float(self.reward @ time), self.costs @ time, prices)
 
     def least(self, budget: int, limits: Float[np.ndarray, " K"] | None = None) -> float:
         """The least that any policy spends of one budget, within the others where these are given; inf: none is."""
+        # The cost of one budget takes the place of the reward; its own limit is lifted.
         _, units = self.units
         other_limits = None
         if limits is not None:
@@ -181,9 +186,11 @@ class OccupancyProgram:
         _, units = self.units
         size = len(self.reward)
         answer = linprog(
+            # One more variable, m, to be maximised: costs x + m spread <= limits.
             np.append(np.zeros(size), -1.0),
             A_ub=np.column_stack([self.costs / units[:, None], spread / units]),
             b_ub=limits / units,
+            # The margin takes no part in the flow: a column of zeros.
             A_eq=sparse.hstack([self.flow, sparse.csr_array((len(self.inflow), 1))], format="csr"),
             b_eq=self.inflow,
             bounds=[*[(0.0, None)] * size, (None, None)],
@@ -196,6 +203,7 @@ class OccupancyProgram:
         self, weights: Float[np.ndarray, " n"], limits: Float[np.ndarray, " K"] | None
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " F"], Float[np.ndarray, " K"]] | None:
         """The occupancy of the least weight, with the duals of flow and budgets; None: there is none."""
+        # Infinite limits bind nothing, and have no row.
         rows = None if limits is None else np.flatnonzero(np.isfinite(limits))
         # The dual simplex ends at a vertex: no more states mix actions than there are budgets.
         answer = linprog(
@@ -207,12 +215,14 @@ class OccupancyProgram:
             method="highs-ds",
             options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
         )
+        # Status 2 of linprog: no feasible point.
         if answer.status == 2:
             return None
         _require_solution(answer)
         marginals = np.zeros(len(self.costs))
         if rows is not None:
             marginals[rows] = answer.ineqlin.marginals
+        # Rounding of the solver may leave -1e-12.
         return np.maximum(answer.x, 0.0), answer.eqlin.marginals, marginals
 
     def _policy(self, time: Float[np.ndarray, " n"], q: Float[np.ndarray, " n"]) -> Float[np.ndarray, "*H S A"]:
@@ -222,11 +232,14 @@ class OccupancyProgram:
         taken, best = np.zeros(shape), np.full(shape, -np.inf)
         taken[index], best[index] = time, q
         total = taken.sum(-1, keepdims=True)
+        # States that the plan never visits: the action of the largest advantage under the duals.
         greedy = np.eye(shape[-1])[best.argmax(-1)]
+        # Below SMALL of the most visited state, what is left is rounding of the solver.
         share = np.where(
             total > SMALL * max(float(total.max(initial=0.0)), 1e-300), taken / np.maximum(total, 1e-300), greedy
         )
         share = np.where(share < SMALL, 0.0, share)
+        # Choices among the free actions, mixed with what is fixed.
         return self.policies.mixed(share / share.sum(-1, keepdims=True))
 
 
@@ -259,13 +272,16 @@ def occupancy_program(
     """
     objective, by_cost = summed
     episodic = isinstance(objective, Episodic)
+    # Stationary objectives have one layer of variables, episodes one for each step.
     steps = objective.horizon if episodic else 1
     n_states, number = rows.n_states, len(costs)
+    # In an episode the discount stands in the weights of the steps, else in the flow.
     rate = 1.0 if episodic else float(step_discount(objective))
     rates = [float(step_discount(x)) for x in (objective, *by_cost)]
     flows, parts = [], []
     for h in range(steps):
         part, pairs_of_step, entries = rows.at_step(h)
+        # What is fixed may differ by step, or not.
         fixed, mass = (x[h] if x.ndim > y else x for x, y in ((policies.fixed, 2), (policies.mass, 1)))
         state, action, mixture = _mixtures(part, fixed, mass, policies.free)
         # What a variable brings: the mean over the actions that it mixes, at the weight of its step.
@@ -276,12 +292,16 @@ def occupancy_program(
         transitions = sparse.csr_array(
             (probs[entries], (part.pair, part.next_state)), shape=(len(part.state), n_states + 1)
         )
+        # Rows: time that leaves state s, one for each variable of s.
         out = sparse.csr_array((np.ones(len(state)), (state, np.arange(len(state)))), shape=(n_states, len(state)))
+        # Columns of the next states, without the end.
         arrives = sparse.csr_array(mixture @ transitions)[:, :n_states]
         flows.append((out, sparse.csr_array(rate * arrives.T)))
+    # Conservation of flow: x leaves s = start(s) + rate * what arrives in s (Puterman 1994, section 6.9).
     inflow = np.zeros(steps * n_states)
     inflow[:n_states] = start
     if episodic:
+        # Block bidiagonal: layer h + 1 receives what layer h sends.
         blocks: list[list[sparse.csr_array | None]] = [[None] * steps for _ in range(steps)]
         for h, (out, arriving) in enumerate(flows):
             blocks[h][h] = out
@@ -302,9 +322,11 @@ def _mixtures(
     # Where nothing is left to choose, any free action stands for the fixed row.
     open_pairs = free & ((mass > 0)[:, None] | (np.arange(free.shape[1]) == free.argmax(-1)[:, None]))
     state, action = np.nonzero(open_pairs)
+    # The fixed part of the row, and the free mass on the action of the variable.
     weight = fixed[state].copy()
     weight[np.arange(len(state)), action] += mass[state]
     number = np.full(free.shape, -1)
+    # Where each pair lies among the rows of the program.
     number[rows.state, rows.action] = np.arange(len(rows.state))
     variable, taken = np.nonzero(weight)
     pair = number[state[variable], taken]
@@ -330,6 +352,7 @@ def check_budgets(budgets: Mapping[str, Budget], objective: Objective, criterion
             "objective is AverageReward with budgets, expected Discounted, Episodic or FirstExit: without an end or a "
             "discount the best policy within a budget may depend on where the process began"
         )
+    # A vertex of the program maximises the mean: no other criterion is linear in the occupancies of one MDP.
     if str(criterion) not in ("mean", "expected value"):
         raise ValueError(
             f"criterion is {criterion} with budgets, expected 'mean': the linear program is of the mean MDP"
@@ -361,6 +384,7 @@ class Spender:
 
     def over(self, costs: Float[np.ndarray, "N K"]) -> Bool[np.ndarray, "N K"]:
         """Where a cost is more than the budget, rounding apart."""
+        # The solver meets a budget only to its precision.
         return costs > self.limits + ROUNDING * np.maximum(np.abs(self.limits), np.abs(costs).max(initial=0.0))
 
     def drawn_from(self, name: str, posterior: object) -> list[object]:
@@ -389,6 +413,7 @@ class Spender:
         """The costs of pairs in the mean MDP."""
         costs = []
         for name, outcome in self.outcomes.items():
+            # Known numbers have no uncertainty; learnt ones enter by their posterior means.
             if name in self.known:
                 costs.append(self.known[name].of_pairs(rows, probs, self.horizon)[0])
                 continue
@@ -409,6 +434,7 @@ class Spender:
         for name, outcome in self.outcomes.items():
             if name in self.known:
                 costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
+            # Under the same key a learnt outcome has the same rows: a draw is one world.
             else:
                 assert not isinstance(outcome, Outcome)
                 learnt = LearntReward.of(key, name, limit_draws(outcome, num)[0], used).of_pairs(drawn)
@@ -420,6 +446,7 @@ class Spender:
         """Of the objective; None: it is stationary."""
         return self.objective.horizon if isinstance(self.objective, Episodic) else None
 
+    # Costs of a pair are the same at each step.
     def _by_step(self, paid: Float[np.ndarray, " Q"]) -> Float[np.ndarray, "*H Q"]:
         return paid if self.horizon is None else np.broadcast_to(paid, (self.horizon, len(paid)))
 
@@ -447,6 +474,7 @@ def read_budgets(
     outcomes: dict[str, Outcome | CanSample] = {}
     for name, budget in budgets.items():
         source = budget.outcome
+        # Without a source the outcome is one that was learnt from the log, by its name.
         if source is None:
             if name not in learnt:
                 known = ", ".join(map(repr, learnt)) or "none"
@@ -457,6 +485,7 @@ def read_budgets(
             outcomes[name] = learnt[name]
         elif isinstance(source, Outcome | CanSample):
             outcomes[name] = source
+        # A function of labels: evaluated once for every legal pair.
         elif callable(source):
             outcomes[name] = Outcome(_by_label(f"budgets[{name!r}].outcome", source, sizes, space))
         else:
@@ -470,6 +499,7 @@ def read_budgets(
     read = read_outcomes(fixed, sizes.shape, sizes.ends, objective)
     rate = float(step_discount(objective))
     for name, (_, summed) in read.items():
+        # One linear program has one discount in its flow.
         if not isinstance(objective, Episodic) and float(step_discount(summed)) != rate:
             raise ValueError(
                 f"budgets[{name!r}].outcome has discount {float(step_discount(summed)):g} and the objective {rate:g}, "
@@ -488,6 +518,7 @@ def _by_label(
     actions = range(sizes.n_actions) if space is None else space.action_names
     legal = np.ones((sizes.n_states, sizes.n_actions), bool) if sizes.legal is None else sizes.legal
     paid = np.zeros(legal.shape)
+    # Illegal pairs are never taken: zero will do.
     for s, a in np.argwhere(legal):
         number = function(states[s], actions[a])
         try:
@@ -517,6 +548,7 @@ def mean_program(
     rows, drawn = pairs_of_mdp(mean, np.broadcast_to(policies.used, shape))
     _require_proper(rows, drawn.probs[0], spender.objective, policies)
     steps = policies.fixed.shape[0] if policies.fixed.ndim == 3 else 1
+    # About 200 bytes for an entry of the sparse system and what HiGHS makes of it.
     check_memory("the linear program of the budgets", 200.0 * steps * len(rows.pair), "fewer outcomes take less")
     costs = spender.paid_in_mean(rows, drawn.probs)
     return occupancy_program(
@@ -532,11 +564,14 @@ def _require_proper(rows: PairRows, probs: Float[np.ndarray, " E"], objective: O
     """
     if not isinstance(objective, FirstExit):
         return
+    # The end is outside: a place more, for next_state S.
     inside = np.append(np.ones(rows.n_states, bool), False)
     possible = probs > 0
     while True:
+        # Peeling: a state goes that cannot stay inside whatever it does.
         leaves = rows.sums((possible & ~inside[rows.next_state]).astype(float)) > 0
         stays = np.zeros(rows.n_states + 1, bool)
+        # A state stays if some free action stays.
         np.logical_or.at(stays, rows.state, ~leaves)
         # A fixed row takes all of its actions: it stays where each of them does.
         if not policies.whole:
@@ -567,6 +602,7 @@ def require_feasible(program: OccupancyProgram, spender: Spender, where: str) ->
     limits = spender.limits
     if program.solve(limits) is not None:
         return
+    # Which budget cannot be kept even alone, with the least that is possible.
     for i, name in enumerate(spender.budgets):
         least = program.least(i)
         if least > limits[i]:
@@ -575,6 +611,7 @@ def require_feasible(program: OccupancyProgram, spender: Spender, where: str) ->
                 + where
             )
     name = next(iter(spender.budgets))
+    # All can alone: within the others, the first one needs this much.
     least = program.least(0, limits.copy())
     reached = (
         "no policy is within the others" if np.isinf(least) else f"within the others it spends {least:.6g} at least"
@@ -594,6 +631,7 @@ def careful_plan(program: OccupancyProgram, limits: Float[np.ndarray, " K"]) -> 
     """
     plan = program.solve(limits)
     if plan is None:
+        # All limits are raised by the same share of their size, as little as makes the program feasible.
         unit = np.maximum(np.abs(limits), program.units[1])
         raised = limits - (program.largest_margin(limits, unit) - ROUNDING) * unit
         plan = program.solve(raised)
@@ -674,6 +712,7 @@ def check_certifiable(budgets: Mapping[str, Budget], num_draws: int) -> None:
     """
     for name, budget in budgets.items():
         if most_over(num_draws, 1.0 - budget.probability) < 0:
+            # All draws within: 1 - p^n >= CERTAIN gives the least n.
             least = int(np.ceil(np.log(1.0 - CERTAIN) / np.log(budget.probability)))
             raise ValueError(
                 f"num_draws is {num_draws}, expected at least {least}: fewer cannot show that budgets[{name!r}] is "
@@ -732,6 +771,7 @@ def search_within_budgets(
         for k, (name, budget) in enumerate(spender.budgets.items()):
             allowed = 1.0 - budget.probability
             number = spender.worth(name, held, costs[:, k], over[:, k])
+            # As counts of independent draws: autocorrelated ones are fewer.
             if over[:, k].mean() * number > most_in_search(number, allowed) + 1e-9:
                 return False
         return True
@@ -740,8 +780,10 @@ def search_within_budgets(
         values, costs = _in_draws(key, posterior, spender, plan.policy, start, num_draws)
         return Evaluated(plan, values, costs, kept(costs))
 
+    # The mean MDP first: what is impossible there has no margin to search.
     first = mean_program(mean, spender, start, sets[0][1])
     require_feasible(first, spender, "on average (in the posterior's mean MDP)")
+    # Smaller sets keep to the baseline where data are few.
     programs = [first, *(mean_program(mean, spender, start, policies) for _, policies in sets[1:])]
     results = [_least_margin(program, spender, evaluate) for program in programs]
     options = [
@@ -749,6 +791,7 @@ def search_within_budgets(
         for result, method in results
         if result.passes
     ]
+    # With a baseline, options have to be as sure as promised; the baseline itself is one if it keeps the budgets.
     if today is not None and options:
         values, costs = _in_draws(key, posterior, spender, today, start, num_draws)
         share, slack = promise
@@ -795,16 +838,19 @@ def _least_margin(
     """The plan of the least margin below the budgets that passes in the draws, or the most careful one."""
     method = "linear program of the mean MDP"
     limits = spender.limits
+    # Without budgets: if that keeps them, they bind nowhere.
     free = program.solve(None)
     assert free is not None
     best = evaluate(free)
     if best.passes:
         return best, f"{method}: the budgets bind nowhere"
     plain = program.solve(limits)
+    # The margin is in standard deviations of what the free policy costs.
     # Standard deviations of the costs are the unit of the margin; a cost without any needs none.
     spread = best.costs.std(0)
     spread = np.where(spread > ROUNDING * np.maximum(np.abs(best.costs).max(0), np.abs(limits)), spread, 0.0)
     if plain is not None:
+        # Budgets as stated, without a margin: passing is possible, and then less may do.
         tried = evaluate(plain)
         if tried.passes or not spread.any():
             best = tried
@@ -815,6 +861,7 @@ def _least_margin(
             return _bisect(program, limits, spread, evaluate, (-float(excess.max()), 0.0), best, method)
     elif not spread.any():
         return best, f"{method}: no policy of this set is within the budgets"
+    # The largest margin at which any policy is feasible bounds the search.
     high = program.largest_margin(limits, spread) * (1 - 1e-9) if plain is not None else -1.0
     plan = program.solve(limits - high * spread) if high > 0 else plain
     if plan is None:
@@ -843,6 +890,7 @@ def _bisect(
     for _ in range(BISECTIONS):
         if high - low <= 1e-3 * max(abs(low), abs(high), 1e-3):
             break
+        # The share of draws that pass grows with the margin: bisection, as if it were monotone.
         middle = (low + high) / 2
         plan = program.solve(limits - middle * spread)
         tried = None if plan is None else evaluate(plan)
@@ -873,6 +921,7 @@ def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, look
     """
     costs = costs_of(value, spender)
     over = spender.over(costs)
+    # Several looks share the error (Bonferroni).
     confidence = 1.0 - (1.0 - CERTAIN) / looks
     answers = {}
     for i, (name, budget) in enumerate(spender.budgets.items()):
@@ -987,10 +1036,12 @@ def shadow_prices(
     """
     limits = spender.limits
     plan = mean_program(mean, spender, start, policies).solve(limits)
+    # Prices are duals of the mean program; in draws they say how far these can be relied on.
     in_mean = np.full(len(limits), np.nan) if plan is None else plan.prices
     size = int(policies.used.sum()) * (policies.fixed.shape[0] if policies.fixed.ndim == 3 else 1)
     number = min(num_draws, PRICED if size < LARGE else LARGE_PRICED)
     shape = np.shape(mean.reward)
+    # Common draws of rows and of all costs.
     rows, drawn, costs = spender.paid_in_draws(key, posterior, np.broadcast_to(policies.used, shape), number)
     prices = np.full((len(drawn.probs), len(limits)), np.nan)
     for i in range(len(prices)):
@@ -998,6 +1049,7 @@ def shadow_prices(
             rows, drawn.probs[i], drawn.reward[i], costs[:, i], (spender.objective, spender.summed), start, policies
         )
         plan = program.solve(limits)
+        # A draw without any policy within the budget has no price: nan.
         if plan is not None:
             prices[i] = plan.prices
     return {name: ShadowPrice(name, float(in_mean[i]), prices[:, i]) for i, name in enumerate(spender.budgets)}
@@ -1089,6 +1141,7 @@ def budget_plan(
     require_feasible(program, spender, "in this MDP")
     plan = program.solve(spender.limits)
     assert plan is not None
+    # States in which the vertex mixes actions, at most one for each budget.
     mixed = np.argwhere(plan.policy.max(-1) < 1 - SMALL)
     names = list(budgets)
     return BudgetPlan(
@@ -1198,6 +1251,7 @@ def pareto_front(
     check_type("outcome", outcome, str, "the name of an outcome")
     check_count("points", points, 2)
     check_name("outcome", outcome, (outcome,) if source is not None else tuple(learnt_outcomes(posterior)) or ("",))
+    # The limit of the budget is varied below: any number will do here.
     budgets = {outcome: Budget(0.0, outcome=source)}
     check_budgets(budgets, objective, "mean")
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -1212,6 +1266,7 @@ def pareto_front(
     policies = policy_set(limits, sizes.legal, steps, counts, None)
     spender = read_budgets(budgets, posterior, sizes, space, objective)
     program = mean_program(mean, spender, start, policies)
+    # Ends of the front: the free optimum, and the least that is possible.
     free, least = program.solve(None), program.least(0)
     assert free is not None
     # From the least cost, rounding apart, to that of the free optimum, where the price is zero.
@@ -1220,6 +1275,7 @@ def pareto_front(
     solved = [(level, program.solve(np.array([level + slack]))) for level in budget]
     # Nearly none is left out: each budget is at least the least cost, rounding apart.
     feasible = [(level, plan) for level, plan in solved if plan is not None]
+    # All policies of the front in common draws: differences between points have little noise.
     named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, (_, plan) in enumerate(feasible)}
     answers = policy_values(key, posterior, named, objective, start, num_draws, spender.outcomes).values()
     return ParetoFront(

@@ -30,6 +30,7 @@ def upper_limit(over: int, number: int, confidence: float = CERTAIN) -> float:
         number: of draws.
         confidence: of the limit.
     """
+    # Clopper-Pearson: the quantile of Beta(hits + 1, misses).
     return 1.0 if over >= number else float(beta.ppf(confidence, over + 1, number - over))
 
 
@@ -69,6 +70,7 @@ def most_in_search(number: int, allowed: float) -> int:
         allowed: probability of more than the budget.
     """
     limit = most_over(number, allowed)
+    # From the loosest target down to the first one that likely passes again in fresh draws.
     for number_over in range(limit, 0, -1):
         if binom.cdf(limit, number, number_over / number) >= LIKELY:
             return number_over
@@ -95,9 +97,11 @@ def independent_draws(
     """
     number = len(costs)
     if isinstance(belief, HoldsDraws):
+        # Where nothing exceeded the budget the costs tell of autocorrelation only in the middle; the tail counts.
         tail = costs > np.quantile(costs, 1.0 - allowed)
         worth = min(effective_number(belief, x.astype(float)) for x in (costs, over, tail))
     elif isinstance(belief, KnowsWorth):
+        # Picked at random, so that two errors add up: that of what is held, and that of the picking.
         worth = 1.0 / (1.0 / number + 1.0 / max(belief.worth_of_picks(), 1.0))
     else:
         return number

@@ -269,13 +269,16 @@ def choose(
     limits, slack, confidence = options.limits, float(options.slack), float(confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
+    # As many draws as there are to search by; the judge has its own.
     searched, num_draws = limit_draws(searched, int(options.num_draws))
     check_choice(criterion, num_draws, confidence, baseline is not None)
+    # Two keys: the draws that judge are independent of those that choose.
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
     require_end(sizes.ends, objective)
     start = read_start(sizes, initial, space)
     today = mean = None
+    # Tables and means in double whatever the caller's precision.
     with jax.enable_x64(True):
         if baseline is not None:
             today = np.asarray(read_action_probs("baseline", baseline, sizes, objective, space), np.float64)
@@ -284,9 +287,11 @@ def choose(
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape
     if today is not None:
+        # One that does not depend on the step is the same at every step.
         today = np.broadcast_to(today, steps)
     sets = _policy_sets(limits, sizes.legal, steps, counts, today)
     needed = _pairs_to_search(sets, today, criterion)
+    # A tail rests on a share of the draws: so many that it has at least TAIL_DRAWS.
     fewest = None
     if not isinstance(criterion, Robust):
         fewest = max(FEW_DRAWS, int(np.ceil(TAIL_DRAWS / tail_share(criterion) - 1e-9)))
@@ -307,6 +312,7 @@ def choose(
         with stage("policies searched"):
             result = _robust(criterion, search, mean, objective, sets[0][1])
     else:
+        # Policy iteration in each draw starts from the optimum of the mean MDP, which is near most optima.
         near_optima = _near_optima(search, mean) if needs_best(scored(criterion)) else None
         with stage("policies searched"):
             result = _search(
@@ -315,6 +321,7 @@ def choose(
     del search  # the draws that it holds
     if needed is not None:
         # Nothing but the pairs of the policies that are judged.
+        # The judge draws rows of two policies at most: a small part of the MDP.
         taken = result.policy > 0 if today is None else (result.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
@@ -328,6 +335,7 @@ def _pairs_to_search(
     """The pairs that a search looks at; None: all legal ones."""
     if not isinstance(criterion, Robust) and needs_best(scored(criterion)):
         return None  # regrets are those of the best of all legal policies
+    # Everything that the largest set can take, and what the baseline does.
     needed = np.logical_or.reduce([policies.used for _, policies in sets])
     return needed if today is None else needed | (today > 0).reshape(-1, *needed.shape).any(0)
 
@@ -363,7 +371,9 @@ def _within_budgets(
     assert mean is not None
     check_certifiable(budgets, num_draws)
     spender = read_budgets(budgets, posterior, sizes, space, objective)
+    # Given draws are halved, and learnt outcomes with them.
     first, second = spender.halves() if isinstance(posterior, HoldsDraws) else (spender, spender)
+    # On the draws that choose, a policy may use half of the allowed risk: it looks better there than it is.
     promise = (1.0 - STRICTER * (1.0 - confidence), slack)
     with stage("policies searched"):
         result = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
@@ -393,12 +403,14 @@ def check_choice(criterion: Criterion, num_draws: int, confidence: float, safe: 
         ValueError: one sentence.
     """
     share = tail_share(criterion)
+    # A criterion of the worst 5 % of 400 draws rests on 20 of them.
     if share * num_draws < TAIL_DRAWS - 1e-9 and not isinstance(criterion, Robust):
         least = int(np.ceil(TAIL_DRAWS / share - 1e-9))
         raise ValueError(
             f"num_draws is {num_draws}, expected at least {least}: the criterion ({criterion}) rests on a share of "
             f"{share:g} of the draws, {TAIL_DRAWS} of them at least"
         )
+    # All draws no worse shows at most error^(1 / n).
     if safe and num_draws < draws_for(confidence):
         raise ValueError(
             f"num_draws is {num_draws}, expected at least {draws_for(confidence)}: fewer cannot show a probability of "
@@ -443,21 +455,27 @@ def _search(
     slack: float,
 ) -> Found:
     """The best policy that was found; the baseline where no other may be chosen."""
+    # Regrets need the optimum of every draw.
     best = draws.best(near) if needs_best(criterion) else None
     feasible, stay = None, None
     if today is not None:
         base = draws.values(today[None])[:, 0]
+        # Stricter on the searched draws than what is promised, for the same reason as with budgets.
         share = 1.0 - STRICTER * (1.0 - confidence)
         feasible = lambda values: no_worse(values, base, slack, share)  # noqa: E731
+        # Staying with the baseline is always among the options.
         stay = Found(today, base, criterion.score(base, best), "no other policy is as sure: the baseline", False)
     main = Problem(draws, criterion, sets[0][1], best, feasible)
+    # Few deterministic policies are tried one by one: exact on these draws.
     results = [enumerate_policies(main)]
     if results[0] is None or today is not None:
         starts = _starts(main, sets, mean, objective)
+        # With a baseline the smaller sets are searched too, since they are safer.
         used_starts = starts if results[0] is None else [start for start in starts if start[1] is not sets[0][1]]
         results += _ascents(main, used_starts)
     ends = [result for result in results if result is not None]
     if limits.stochastic:
+        # Randomised policies: gradient ascent from the best deterministic ones.
         ends = sorted(ends, key=lambda result: -result.score)[:ASCENTS]
         ends = [climb(main, result) if main.policies.contains(result.policy) else result for result in ends]
     ends += [stay] if stay is not None else []
@@ -485,6 +503,7 @@ def _starts(
     if mean is not None:
         starts += [(name, policies, best_in(mean, objective, policies)) for name, policies in sets]
     # The optimum of the mean is where to begin for a mean; a tail, or a posterior without a mean, asks for others.
+    # A constant gradient is that of the mean: for it the mean MDP's optimum is a good start.
     if mean is None or main.criterion.gradient(np.arange(2.0), np.ones(2)).std() > 0:
         number = min(DRAWN_STARTS, main.draws.num)
         for i, policy in enumerate(main.draws.optimal_policies(number)):
@@ -496,8 +515,10 @@ def _ascents(main: Problem, starts: list[SearchStart]) -> list[Found | None]:
     """Ascents from the best of the starts."""
     if not starts:
         return []
+    # All starts in one batch of values.
     values = main.draws.values(np.stack([policies.policy(choice) for _, policies, choice in starts]))
     free = Problem(main.draws, main.criterion, main.policies, main.best)
+    # By score under the baseline's constraint first, then without it.
     order = np.lexsort((-free.scores(values), -main.scores(values)))[:ASCENTS]
     climbed = []
     for index in order:
@@ -509,6 +530,7 @@ def _ascents(main: Problem, starts: list[SearchStart]) -> list[Found | None]:
 def _robust(
     criterion: Robust, draws: CommonDraws, mean: MDP | SparseMDP | None, objective: Objective, policies: PolicySet
 ) -> Found:
+    # Without a radius the set is calibrated on the draws; a given one is centred at the mean.
     if criterion.radius is None:
         members = credible_set(draws, mean, float(criterion.confidence))
         set_words = f"a set that has at least {float(criterion.confidence):g} of the posterior"
@@ -517,9 +539,11 @@ def _robust(
         shape = draws.sizes.shape[-2:]
         if criterion.radius.shape != shape:
             raise ValueError(f"radius has shape {criterion.radius.shape}, expected {shape} (state, action)")
+        # L1 distances for rows; given ones leave the mean rewards as they are.
         members = members.scaled(criterion.radius[members.state, members.action], np.zeros(len(members.state)))
         set_words = "the given set"
     plan = robust_plan(members, objective, policies)
+    # Rectangular sets: the worst case is a dynamic program, exact.
     policy = policies.policy(plan.choice)
     score = float(plan.values @ draws.start)
     return Found(policy, np.full(draws.num, score), score, f"robust dynamic programming over {set_words}", True)
@@ -538,6 +562,7 @@ def _judge(
     judged_by: object,
 ) -> PolicyChoice:
     """The answer, from the fresh draws, which `judged_by` holds or makes."""
+    # Candidate and baseline in the same draws: their difference has none of the common noise.
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
     judged_by, _ = limit_draws(judged_by, len(values))
@@ -560,6 +585,7 @@ def _judge(
         score, error = found.score, 0.0
     else:
         form = scored(criterion)
+        # The criterion on fresh draws; on those that chose the policy it is biased upwards.
         best = judge.best(near) if needs_best(form) else None
         score = form.score(values[:, 0], best)
         # Resamples are of independent draws; of autocorrelated ones fewer are as good.
@@ -568,6 +594,7 @@ def _judge(
     improvement, abstained = None, False
     if today is not None:
         gain = values[:, 0] - values[:, 1]
+        # The less of two effective numbers: that of the gain, and that of being no worse.
         worth = min(_worth(judged_by, gain), _worth(judged_by, (gain >= -slack) * 1.0))
         improvement = Improvement(gain, float(slack), float(confidence), worth=worth)
         abstained = np.array_equal(found.policy, today) or not improvement.accepted
@@ -595,6 +622,7 @@ def _worth(posterior: object, values: Float[np.ndarray, " W"]) -> float:
 
 def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float[np.ndarray, " W"] | None) -> float:
     """Standard error of the criterion by the bootstrap over draws, with fixed resamples."""
+    # A fixed seed: the same values have the same error each time.
     picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     scores = [criterion.score(values[pick], None if best is None else best[pick]) for pick in picks]
     return float(np.std(scores, ddof=1))
@@ -633,10 +661,12 @@ def choice_spread(
         gain: of the candidate over the baseline, in draws of the posterior that judges.
         best: the best policy of the set in one draw, where budgets are to be kept; None: by policy iteration.
     """
+    # One policy alone could have been chosen, or the gain is certain: nothing to widen.
     if not policies.open_states.any() or gain.var() == 0:
         return 1.0
     needed = policies.used | (candidate > 0).reshape(-1, *policies.free.shape).any(0)
     draws = draws_of(key, posterior, objective, NUM_CHOICES, initial=initial, needed=needed, fewest=FEW_CHOICES)
+    # Policy improvement in each draw starts from the candidate's own choice.
     start = np.where(policies.free, candidate - policies.fixed, -np.inf).argmax(-1)
     rivals = []
     number = min(draws.num, NUM_CHOICES if draws.numbers < LARGE else FEW_CHOICES)
@@ -654,5 +684,7 @@ def choice_spread(
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.
     values = draws.values(np.stack([candidate, *rivals]))
     ahead = values[:, 1:] - values[:, :1]
+    # How far ahead a rival looks in the draw that made it, over how far it is on average: optimism of a choice.
     optimism = ahead[diagonal, diagonal] - ahead.mean(0)
+    # Variance of the gain and of that optimism add up; a factor of standard deviations.
     return float(np.sqrt(1.0 + optimism.var() / gain.var()))

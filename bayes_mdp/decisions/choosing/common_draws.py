@@ -102,6 +102,7 @@ class CommonDraws:
         return (self.objective.horizon, *pairs) if isinstance(self.objective, Episodic) else pairs
 
     @property
+    # Small problems are evaluated many policies at a time; large ones few, as their chains fill the memory.
     def batch(self) -> int:
         """How many policies a search tries at a time."""
         return MANY if self.numbers <= SMALL else BATCH
@@ -113,6 +114,7 @@ class CommonDraws:
             which: of the draws.
             numbers: how many numbers are made of a draw that is held; None: all in double precision.
         """
+        # Draws by their numbers, in order.
         selected = np.arange(self.num)[which]
         if self.kept is not None:
             size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
@@ -120,6 +122,7 @@ class CommonDraws:
                 part = selected[first : first + size]
                 yield part, _pick(self.kept, part)
             return
+        # Not held: the stream starts anew, and makes the same draws.
         for first, drawn in _draw_blocks(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
             part = selected[(selected >= first) & (selected < first + len(drawn.probs))]
             if len(part):
@@ -149,6 +152,7 @@ class CommonDraws:
         values, gaps = np.empty((2, self.num, len(policies)))
         names = [f"policy {i}" for i in range(len(policies))]
         objective = self.objective
+        # By step: backward recursion, block by block.
         if isinstance(objective, Episodic):
             for part, drawn in self.blocks():
                 for i, policy in enumerate(policies):
@@ -156,6 +160,7 @@ class CommonDraws:
                     values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
                 require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
             return values, gaps
+        # Which pairs each policy takes does not depend on the draw.
         pairs = [PolicyPairs(self.rows, policy) for policy in policies]
         for part, drawn in self.blocks(numbers=max((policy_pairs.numbers for policy_pairs in pairs), default=1)):
             for i, policy_pairs in enumerate(pairs):
@@ -189,6 +194,7 @@ class CommonDraws:
         self, policy: Float[AnyArray, "*H S A"], which: Which
     ) -> Iterator[tuple[Int[np.ndarray, " N"], Float[np.ndarray, "N *H S A"]]]:
         """d(s) q(s, a) in some of the draws."""
+        # Policy gradient theorem: dV / dpi(a | s) = d(s) q(s, a), in each draw.
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
@@ -198,6 +204,7 @@ class CommonDraws:
                 drawn = _in_double(rows, drawn)
                 time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
                 for i, step in enumerate(backward(rows, drawn, policy, objective)):
+                    # The recursion comes from the last step to the first.
                     h = objective.horizon - 1 - i
                     slopes[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
             else:
@@ -205,6 +212,7 @@ class CommonDraws:
                 rate = float(step_discount(objective))
                 # Relative values are known but for a constant, which moves no probability from one action to another.
                 values, time = values_and_time(chains, objective, self.start)
+                # The end has value zero.
                 later = np.append(values, np.zeros((len(values), 1)), -1)
                 q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
                 slopes[:, rows.state, rows.action] = time[:, rows.state] * q
@@ -226,11 +234,13 @@ class CommonDraws:
 
     def optimal_policies(self, number: int) -> Float[np.ndarray, "N *H S A"]:
         """The optimal policies of the first draws."""
+        # Actions as one-hot rows: a deterministic policy.
         actions = [self._actions(answer.chosen) for _, answer in self.optima(slice(number))]
         return np.eye(self.sizes.n_actions)[np.concatenate(actions)]
 
     def _actions(self, chosen: Int[np.ndarray, "N *H S"]) -> Int[np.ndarray, "N *H S"]:
         action, step = self.rows.action, self.rows.step
+        # `chosen` numbers pairs: back to their actions, step by step.
         if step is None:
             return action[chosen]
         return np.stack([action[step == h][chosen[:, h]] for h in range(chosen.shape[1])], 1)
@@ -245,6 +255,7 @@ class CommonDraws:
         """
         policy = None if near is None else np.asarray(near, np.float64)
         for part, drawn in self.blocks(which):
+            # Policy iteration in each draw, with a bound on its error.
             answer = best_policies(self.rows, _in_double(self.rows, drawn), self.objective, policy)
             values, gaps = answer.values.at_start(self.objective, self.start)[:, None], answer.values.gap[:, None]
             require_usable(values, gaps, None, ["the best policy"], self.objective, int(part[0]))
@@ -278,14 +289,17 @@ def draws_of(
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, has_initial, _ = read_start(sizes, initial, labels_of(posterior))
 
+    # The key is fixed: each pass over the stream makes the same draws.
     def stream() -> PairDraws:
         return pair_draws(key, posterior, used)
 
     draws = stream()
     numbers = len(draws.rows.pair) + len(draws.rows.state)
+    # As many draws as a search can pass over, but never fewer than the criterion rests on.
     num = num_draws if fewest is None else min(num_draws, max(fewest, SEARCHED // max(numbers, 1)))
     check_memory(sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     stored, rows = None, draws.rows
+    # A quarter of the free memory at most; beyond it each pass draws anew.
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
         stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
@@ -298,6 +312,7 @@ def draws_of(
 def _draw_blocks(draws: PairDraws, num: int, objective: Objective) -> Iterator[tuple[int, Drawn]]:
     """So many draws, block by block as they are held, with the number of the first; rows that are none are refused."""
     rows = draws.rows
+    # As many at once as fit, whatever the blocks of later passes are.
     size = max(1, DRAWN_AT_ONCE // (len(rows.pair) + len(rows.state)))
     for first in range(0, num, size):
         drawn = draws.draw(min(size, num - first))
@@ -310,6 +325,7 @@ def _draw_blocks(draws: PairDraws, num: int, objective: Objective) -> Iterator[t
 
 def _pick(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
     """Some of the draws; those that lie side by side are not copied."""
+    # A slice is a view, an index a copy.
     side_by_side = which[-1] - which[0] + 1 == len(which)
     index = slice(which[0], which[-1] + 1) if side_by_side else which
     return Drawn(*(x[index] for x in drawn))

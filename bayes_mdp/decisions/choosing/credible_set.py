@@ -66,6 +66,7 @@ class CredibleSet(eqx.Module):
         Half of the radius moves from the best outcomes of a row to its worst one (Iyengar 2005, section 4). The end has
         value zero.
         """
+        # A place of value zero for the end, number S.
         padded = jnp.append(values, 0.0)
         ahead = padded[jnp.asarray(self.successor)]
         possible, probs = jnp.asarray(self.possible), jnp.asarray(self.probs)
@@ -82,8 +83,11 @@ class CredibleSet(eqx.Module):
         taken = jnp.diff(jnp.minimum(reached, half), axis=-1, prepend=0.0)
         lowest = jnp.min(jnp.where(possible, ahead, jnp.inf), -1)
         moved = jnp.sum(taken, -1) * lowest - jnp.sum(taken * ranked, -1)
+        # E p . v at the centre, and what the adversary takes off it.
         mean = jnp.sum(probs * ahead, -1)
+        # Worst reward at the lower end of its interval.
         q = jnp.asarray(self.reward - self.reward_radius) + discount * (mean + moved)
+        # Pairs that are not in the set are never chosen.
         return jnp.full((self.n_states, self.n_actions), -jnp.inf).at[self.state, self.action].set(q)
 
 
@@ -100,9 +104,11 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
     rows = draws.rows
     if rows.step is not None:
         raise ValueError("posterior has draws that depend on the step, expected draws that do not with Robust")
+    # Rows padded to the longest: [Q K].
     width = int(np.diff(rows.first).max())
     check_memory(f"posterior has {len(rows.state)} pairs of up to {width} outcomes", 64.0 * len(rows.state) * width)
     probs, reward = _mean_of(draws) if mean is None else _entries_of(mean, rows)
+    # Place of an entry within its row.
     place = np.arange(len(rows.pair)) - rows.first[rows.pair]
     table, possible = np.zeros((len(rows.state), width)), np.zeros((len(rows.state), width), bool)
     reached = np.full((len(rows.state), width), rows.n_states, np.int32)
@@ -126,6 +132,7 @@ def centre(draws: CommonDraws, mean: MDP | SparseMDP | None) -> CredibleSet:
 
 
 def _mean_of(draws: CommonDraws) -> tuple[Float[np.ndarray, " E"], Float[np.ndarray, " Q"]]:
+    # Sums over blocks: draws of all pairs are never in memory together.
     probs, reward = np.zeros(len(draws.rows.pair)), np.zeros(len(draws.rows.state))
     for _, drawn in draws.blocks():
         probs += drawn.probs.sum(0) / draws.num
@@ -137,6 +144,7 @@ def _entries_of(mdp: MDP | SparseMDP, rows: PairRows) -> tuple[Float[np.ndarray,
     """Probabilities of the entries in one MDP, and rewards of the pairs."""
     state, action = rows.state[rows.pair], rows.action[rows.pair]
     dense = np.asarray(mdp.to_dense().transition_probs if isinstance(mdp, SparseMDP) else mdp.transition_probs)
+    # The end is no state of the rows: it has a table of its own.
     inside = rows.next_state < rows.n_states
     probs = np.where(inside, dense[state, action, np.where(inside, rows.next_state, 0)], 0.0)
     if mdp.end_probs is not None:
@@ -153,6 +161,7 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
     middle = centre(draws, mean)
     first = draws.num // 2
     # The share of the second half that must lie inside, so that one more draw does with the stated probability.
+    # Split conformal: the ceil((n + 1) confidence)-th smallest of n distances.
     rank = math.ceil(confidence * (draws.num - first + 1) - 1e-9)
     if rank > draws.num - first:
         least = 2 * math.ceil(confidence / (1 - confidence) - 1e-9) - 1
@@ -161,15 +170,19 @@ def credible_set(draws: CommonDraws, mean: MDP | SparseMDP | None, confidence: f
             "measured on half of the draws"
         )
     rows, rewards = (np.zeros(len(middle.state)) for _ in range(2))
+    # Mean distances of the first half are the shape of the set.
     for distances in _distances(draws, middle, slice(first)):
         rows, rewards = rows + distances[0].sum(0) / first, rewards + distances[1].sum(0) / first
+    # Pairs that no draw moves still need a positive unit to divide by.
     shape = np.maximum(rows, 1e-12), np.maximum(rewards, 1e-12 * np.abs(middle.reward).max() + 1e-300)
     largest = np.concatenate(
         [
+            # The largest distance over all pairs: the set holds a draw only if it holds all of its rows.
             np.maximum((distances[0] / shape[0]).max(-1), (distances[1] / shape[1]).max(-1))
             for distances in _distances(draws, middle, slice(first, None))
         ]
     )
+    # Wider by a rounding error, so that the draw on the edge is inside.
     factor = float(np.sort(largest)[rank - 1]) * _WIDER
     # What no draw moves but for rounding is known: a radius of its size would be lost again in every step without end.
     known = _KNOWN, _KNOWN * np.abs(middle.reward).max()
@@ -183,6 +196,7 @@ def _distances(
 ) -> Iterator[tuple[Float[np.ndarray, "N Q"], Float[np.ndarray, "N Q"]]]:
     """L1 distances of the rows of some draws from the centre, and absolute differences of the rewards."""
     rows = draws.rows
+    # The centre of each entry, by its place in its row.
     centre = middle.probs[rows.pair, np.arange(len(rows.pair)) - rows.first[rows.pair]]
     for _, drawn in draws.blocks(which):
         yield rows.sums(np.abs(drawn.probs - centre)), np.abs(drawn.reward - middle.reward)
@@ -223,12 +237,14 @@ def robust_plan(members: CredibleSet, objective: Objective, policies: PolicySet)
         if isinstance(objective, Episodic):
             shape = (objective.horizon, *free.shape)
             fixed, mass = jnp.broadcast_to(fixed, shape), jnp.broadcast_to(mass, shape[:-1])
+            # Backwards: the adversary chooses anew at each step.
             q = _backward(members, objective.discount, free, fixed, mass)
             choice = np.argmax(np.where(np.asarray(free), np.asarray(q), -np.inf), -1)
             return RobustPlan(choice, np.asarray(_state_values(q[0], free, fixed[0], mass[0])), 0.0)
         discounted = isinstance(objective, Discounted)
         discount = jnp.asarray(objective.discount if discounted else 1.0)
         values, change, sweeps = _sweeps(members, discount, free, fixed, mass)
+        # Values that grow without end: the worst MDP need not end an episode.
         scale = max(float(jnp.max(jnp.abs(values))), 1e-300)
         if not np.isfinite(scale) or (float(change) > 1e-6 * scale and int(sweeps) >= _SWEEPS):
             raise ValueError(
@@ -247,9 +263,11 @@ def _state_values(
     q: Float[Array, "S A"], free: Bool[Array, "S A"], fixed: Float[Array, "S A"], mass: Float[Array, " S"]
 ) -> Float[Array, " S"]:
     """The fixed part of the policy, and the best free action with the rest of the probability."""
+    # nan of pairs that the fixed part never takes must not spread.
     known = jnp.where(fixed > 0, q, 0.0)
     best = jnp.max(jnp.where(free, q, -jnp.inf), -1)
-    return jnp.sum(fixed * known, -1) + jnp.where(mass > 0, mass * jnp.where(mass > 0, best, 0.0), 0.0)
+    # Where no probability is left there may be no free action: -inf times zero is no number.
+    return jnp.sum(fixed * known, -1) + mass * jnp.where(mass > 0, best, 0.0)
 
 
 @eqx.filter_jit
@@ -262,6 +280,7 @@ def _sweeps(
 ) -> Loop:
     def body(loop: Loop) -> Loop:
         values, _, count = loop
+        # One sweep of the robust Bellman operator.
         new = _state_values(members.worst_values(values, discount), free, fixed, mass)
         return new, jnp.max(jnp.abs(new - values)), count + 1
 
@@ -282,6 +301,7 @@ def _backward(
 ) -> Float[Array, "H S A"]:
     def step(values: Float[Array, " S"], layer: tuple[Array, Array]) -> tuple[Array, Array]:
         q = members.worst_values(values, discount)
+        # The values of a step, from those of the step after it.
         return _state_values(q, free, *layer), q
 
     return jax.lax.scan(step, jnp.zeros(members.n_states), (fixed, mass), reverse=True)[1]

@@ -46,24 +46,29 @@ class TailMean(Module):
             values: of the policy in each MDP.
             best: the optimal values there, for regrets.
         """
+        # Every TailMean is linear in the sorted values: the score is its supergradient times the values.
         return float(self.gradient(values, best) @ self._gains(values, best))
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
         """A supergradient by the values: weights of the MDPs, zero or greater, that sum to one."""
+        # The mean: equal weights.
         if self.weight == 1.0:
             return np.full(len(values), 1.0 / len(values))
         gains = self._gains(values, best)
         order = np.argsort(gains, kind="stable")
         # The lowest share `level` of the draws; the draw on its edge counts in part.
+        # At least one draw: CVaR at level 0 is the minimum.
         share = np.clip(max(self.level * len(gains), 1.0) - np.arange(len(gains)), 0.0, 1.0)
         tail = np.empty(len(gains))
         tail[order] = share / share.sum()
+        # weight of the mean, the rest on the tail.
         return self.weight / len(gains) + (1.0 - self.weight) * tail
 
     def _gains(self, values: Values, best: Values | None) -> Values:
         if not self.regret:
             return values
         assert best is not None
+        # Minus the regret: the largest regrets are the lowest gains.
         return values - best
 
 
@@ -187,6 +192,7 @@ class Percentile(Module):
 
     def rank(self, num: int) -> int:
         """How many of the `num` largest values must reach it: the percentile is the smallest of these."""
+        # _ROUNDING: 0.9 * 10 is a little more than 9 in floating point.
         return max(1, math.ceil((1.0 - float(self.level)) * num - _ROUNDING))
 
     def score(self, values: Values, best: Values | None = None) -> float:
@@ -196,6 +202,7 @@ class Percentile(Module):
             values: of the policy in each draw.
             best: not used.
         """
+        # The k-th largest value is the supremum that is exceeded with the probability asked for.
         return float(np.sort(values)[-self.rank(len(values))])
 
     def gradient(self, values: Values, best: Values | None = None) -> Values:
@@ -204,6 +211,7 @@ class Percentile(Module):
         Args:
             values, best: as of `score`.
         """
+        # The draw at the percentile alone moves it.
         ranked_draw = np.argsort(values, kind="stable")[-self.rank(len(values))]
         return np.eye(len(values))[ranked_draw]
 
@@ -233,6 +241,7 @@ class ProbabilityOptimal(Module):
             best: the optimal value in each draw; needed.
         """
         assert best is not None
+        # Values are equal up to rounding relative to the optimum.
         slack = float(self.tolerance) + _ROUNDING * np.maximum(np.abs(best), 1.0)
         return float(np.mean(best - values <= slack))
 
@@ -305,6 +314,7 @@ def tail_share(criterion: Criterion) -> float:
         return 1.0 if criterion.radius is not None else max(1.0 - float(criterion.confidence), 0.0)
     if isinstance(criterion, (CVaR, SoftRobust, Percentile)):
         return float(criterion.level)
+    # Level 0 is the largest regret, which all draws decide.
     return float(criterion.level) or 1.0 if isinstance(criterion, Regret) else 1.0
 
 
@@ -321,7 +331,9 @@ def read_criterion(criterion: "Criterion | str") -> Criterion:
     name, *numbers = criterion.split(":")
     check_name("criterion", name, _BY_NAME)
     try:
+        # A name and its numbers, split at colons.
         return _BY_NAME[name](*map(float, numbers))
+    # A wrong number of numbers is a TypeError of the constructor.
     except TypeError:
         raise ValueError(f"criterion is {criterion!r}, expected {_usage(name)}") from None
     except ValueError as error:
@@ -374,13 +386,16 @@ class Improvement(eqx.Module):
 
     def _share_at_least(self, count: int) -> float:
         """The lower Clopper-Pearson bound of so many of the draws, as of fewer where these are autocorrelated."""
+        # Looks share the error (Bonferroni).
         error = MONTE_CARLO_ERROR / self.looks
         missed = len(self.gain) - count
+        # Clopper-Pearson with effective numbers of hits and misses; no hit shows nothing.
         return float(betaincinv(self.worth * count, self.worth * missed + 1, error)) if count else 0.0
 
     @property
     def settled(self) -> bool:
         """Whether more draws would hardly change the answer."""
+        # Accepted, or so low that more draws would not make it.
         return self.accepted or self.prob_at_most < self.confidence
 
     @property
@@ -401,6 +416,7 @@ class Improvement(eqx.Module):
 
 def draws_for(confidence: float) -> int:
     """The fewest draws that can show this confidence: all of them no worse, and (error)^(1 / n) >= confidence."""
+    # n draws, all no worse: the bound is error^(1 / n).
     return int(np.ceil(np.log(MONTE_CARLO_ERROR) / np.log(confidence)))
 
 

@@ -80,6 +80,7 @@ class Problem:
 
     def scores(self, values: Float[np.ndarray, "W P"]) -> Float[np.ndarray, " P"]:
         """The criterion of each policy, -inf where it may not be chosen."""
+        # A policy that may not be chosen has score minus infinity: it can still be a start.
         scores = np.array([self.criterion.score(column, self.best) for column in values.T])
         return scores if self.feasible is None else np.where(self.feasible(values), scores, -np.inf)
 
@@ -111,8 +112,10 @@ def _choices(policies: PolicySet, numbers: Int[np.ndarray, " N"]) -> Int[np.ndar
     """Deterministic choices by number: the first open state changes slowest."""
     open_places = np.argwhere(policies.open_states)
     options = [np.flatnonzero(policies.free[index[-1]]) for index in open_places]
+    # The one choice of closed states; open ones are set below.
     choices = np.repeat(policies.best(np.zeros(policies.fixed.shape))[None], len(numbers), 0)
     if options:
+        # Mixed radix: a number's digits are the actions of the open states.
         digits = np.unravel_index(numbers, [len(actions) for actions in options])
         for index, actions, digit in zip(open_places, options, digits, strict=True):
             choices[(slice(None), *index)] = actions[digit]
@@ -127,6 +130,7 @@ def _best_of_choices(problem: Problem, numbers: Int[np.ndarray, " N"]) -> _Best 
         values = problem.draws.values(policies)
         scores = problem.scores(values)
         top = int(np.argmax(scores))
+        # Strictly better: of equal ones the first stays.
         if np.isfinite(scores[top]) and (best is None or scores[top] > best.score):
             best = _Best(policies[top], values[:, top], float(scores[top]))
     return best
@@ -140,6 +144,7 @@ def _suits_elimination(problem: Problem) -> bool:
     draws = problem.draws
     in_memory = draws.kept is not None and draws.kept.probs.dtype == np.float64 and draws.batch > BATCH
     discounted = isinstance(draws.objective, Discounted) and float(draws.objective.discount) > 0
+    # Criteria that change by no more than the values: an error of values bounds that of scores.
     return in_memory and discounted and isinstance(problem.criterion, (TailMean, Percentile))
 
 
@@ -158,14 +163,17 @@ def _best_by_elimination(problem: Problem) -> _Best | None:
     # A choice may be the best if it may be made with values that are a little larger, and scores with them.
     scores = problem.scores(values + error)
     order = np.argsort(-scores, kind="stable")
+    # -inf may not be chosen: out of the race.
     order = order[np.isfinite(scores[order])]
     best, best_number, size = None, -1, draws.batch
     for first in range(0, len(order), size):
+        # Even with its error added the next score is below the best: the rest cannot win.
         if best is not None and scores[order[first]] < best.score:
             break
         numbers = np.sort(order[first : first + size])
         policies = problem.policies.policy(_choices(problem.policies, numbers))
         judged = draws.values(policies)
+        # Values to rounding contradict their bound: start again without elimination.
         if not np.abs(judged - values[:, numbers]).max() <= error:
             return None
         exact = problem.scores(judged)
@@ -204,6 +212,7 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
         used = np.flatnonzero(drawn[state] & (weights > 0))
         pairs = pair_of[state, used]
         return (
+            # Mean over the actions: fixed ones by their weights, the free mass on one.
             np.einsum("a,wat->wt", weights[used], table[:, pairs]),
             stored.reward[:, pairs] @ weights[used],
         )
@@ -214,6 +223,7 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
     base = policies.best(np.zeros(policies.fixed.shape))
     options = [np.flatnonzero(policies.free[s]) if is_open[s] else base[s : s + 1] for s in order]
     parts = [mixed(s, int(a)) for s, actions in zip(order, options, strict=True) for a in actions]
+    # The row of the start is divided by the rate, since elimination discounts every row once.
     chain = np.stack([np.broadcast_to(draws.start / rate, (draws.num, size)), *(row for row, _ in parts)], 1)
     reward = np.stack([np.zeros(draws.num), *(paid for _, paid in parts)], 1)
     return _eliminate(chain[..., order], reward, [len(actions) for actions in options], rate)
@@ -230,12 +240,14 @@ def _eliminate(
         return reward[:, :1]
     number, rest = options[0], [0, *range(1 + options[0], chain.shape[1])]
     to_state = rate * chain[:, rest, 0]
+    # Rows without the column of the eliminated state.
     later, paid = chain[:, rest, 1:], reward[:, rest]
     answers = []
     for i in range(1, 1 + number):
         share = to_state / (1.0 - rate * chain[:, i, 0])[:, None]
         rows = later + share[..., None] * chain[:, i, None, 1:]
         answers.append(_eliminate(rows, paid + share * reward[:, i, None], options[1:], rate))
+    # Combinations in order: the first state's option changes slowest.
     return answers[0] if number == 1 else np.concatenate(answers, -1)
 
 
@@ -257,10 +269,12 @@ def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found
     score = problem.scores(values)[0]
     at_optimum = False
     for _ in range(MOST_STEPS):
+        # By the chain rule: the gradient of the criterion in the values weighs the draws.
         slope = policies.mass[..., None] * draws.gradient(
             policy, problem.criterion.gradient(values[:, 0], problem.best)
         )
         improvement = _step(problem, choice, score, slope)
+        # No joint step helps: every change of one action is tried, where there are few.
         if improvement is None and _few_changes(problem):
             improvement = _single_change(problem, choice, score)
             at_optimum = improvement is None
@@ -284,6 +298,7 @@ def _step(
 ) -> Step | None:
     """All changes that promise a gain, or the half, ... of them that promise most; None where nothing improves."""
     target = problem.policies.best(slope)
+    # What each state gains by its best action, to first order.
     gain = np.take_along_axis(slope, target[..., None], -1) - np.take_along_axis(slope, choice[..., None], -1)
     gain = np.where(problem.policies.open_states, gain[..., 0], 0.0)
     scale = max(float(np.abs(slope).max()), 1e-300)
@@ -297,6 +312,7 @@ def _step(
         trials = []
         for size in sizes:
             trial = choice.copy()
+            # The most promising changes of one size, in one trial.
             trial.flat[order[:size]] = target.flat[order[:size]]
             trials.append(trial)
         better = _best_of(problem, trials, score)
@@ -393,6 +409,7 @@ def climb(problem: Problem, start: Found) -> Found:
 def _choice(problem: Problem, policy: Float[np.ndarray, "*H S A"]) -> Float[np.ndarray, "*H S A"]:
     """The free part of a policy as probabilities of actions."""
     policies = problem.policies
+    # The free part over its mass: a distribution over free actions.
     rest = np.where(policies.free, policy - policies.fixed, 0.0)
     mass = np.maximum(policies.mass, 1e-300)[..., None]
     return np.where(policies.mass[..., None] > 0, np.clip(rest / mass, 0.0, 1.0), 0.0)
@@ -411,6 +428,7 @@ def _program(
     criterion, number, size = problem.criterion, len(values), len(now)
     assert isinstance(criterion, (TailMean, Percentile))
     gains = values - problem.best if isinstance(criterion, TailMean) and criterion.regret else values
+    # u_w(x) = value_w + slope_w (x - now): the constant part.
     constant = gains - slopes @ now
     # One equation for each open state: its probabilities sum to one.
     groups = np.argwhere(problem.policies.open_states[..., None] & problem.policies.free)[:, :-1]

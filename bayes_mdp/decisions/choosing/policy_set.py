@@ -122,6 +122,7 @@ class PolicySet(Module):
     @property
     def used(self) -> Bool[np.ndarray, "S A"]:
         """The pairs that any of its policies can use."""
+        # Where no mass is free nothing is chosen.
         chosen = np.any((self.mass > 0).reshape(-1, len(self.free)), axis=0)
         return (self.free & chosen[:, None]) | np.any((self.fixed > 0).reshape(-1, *self.free.shape), axis=0)
 
@@ -133,10 +134,12 @@ class PolicySet(Module):
     @property
     def count(self) -> float:
         """The number of its deterministic choices."""
+        # A product over states, in floats: it overflows to infinity, not to a wrong integer.
         return math.prod(np.where(self.open_states, self.free.sum(-1), 1).ravel().astype(float).tolist())
 
     def policy(self, choice: Int[AnyArray, "*P S"]) -> Float[np.ndarray, "*P S A"]:
         """The policies of deterministic choices, an action for every state (and step)."""
+        # One-hot choices.
         return self.mixed(np.eye(self.free.shape[-1])[np.asarray(choice)])
 
     def mixed(self, choice: Float[AnyArray, "*P S A"]) -> Float[np.ndarray, "*P S A"]:
@@ -149,6 +152,7 @@ class PolicySet(Module):
 
     def contains(self, policy: Float[AnyArray, "*H S A"]) -> bool:
         """Whether a policy is one of the set, to rounding."""
+        # What is left after the fixed part must be free, and not negative.
         rest = np.asarray(policy) - self.fixed
         return bool(np.all(rest >= -1e-9) and np.all(np.where(self.free, 0.0, rest) <= 1e-9))
 
@@ -176,11 +180,13 @@ def policy_set(
             counts, without them.
     """
     pairs = shape[-2:]
+    # Legal actions, less what the user does not allow.
     free = np.ones(pairs, bool) if legal is None else np.asarray(legal, bool)
     if limits.allowed is not None:
         check_shape("allowed", limits.allowed, pairs, "state, action")
         free = free & limits.allowed
         require(~free.any(-1), "allowed", limits.allowed.any(-1), "at least one legal action in every state")
+    # SPIBB: pairs that were seen less often than this follow the baseline.
     threshold_count = limits.bootstrap_below or 0 if threshold is None else int(threshold)
     if (threshold_count or limits.max_change < 1) and baseline is None:
         name = "max_change" if limits.max_change < 1 else "bootstrap_below"
@@ -189,10 +195,12 @@ def policy_set(
         name = "min_count" if limits.min_count else "bootstrap_below"
         raise ValueError(f"{name} is given, and the posterior does not count its data, expected one that does")
     fixed, mass = np.zeros(shape), np.ones(shape[:-1])
+    # Steps are added up: an action was tried if it was at any step.
     seen = None if counts is None else np.asarray(counts, np.float64).reshape(-1, *pairs).sum(0)
     if limits.min_count and seen is not None:
         often = free & (seen >= limits.min_count)
         none = ~often.any(-1)
+        # A state with no action tried often enough: the baseline there, or the most frequent actions.
         if baseline is None:
             free_counts = np.where(free, seen, -1.0)
             often[none] = (free_counts == free_counts.max(-1, keepdims=True))[none]
@@ -220,11 +228,13 @@ def _around(
     mass: Float[np.ndarray, "*H S"],
 ) -> tuple[Float[np.ndarray, "*H S A"], Float[np.ndarray, "*H S"]]:
     """What the baseline fixes: rare actions, and the part of the decisions that may not change."""
+    # What the baseline does with rare actions is kept as it is.
     fixed_part = baseline * (seen < below) if below and seen is not None else np.zeros_like(baseline)
     rare = (seen < below) if below and seen is not None else np.zeros(free.shape, bool)
     # Where no action is left to choose, the whole row is the baseline's.
     closed = ~(free & ~rare).any(-1) | (mass == 0)
     fixed_part = np.where(closed[..., None], baseline, fixed_part)
+    # At most `change` of each row may differ: the rest is the baseline's, whatever is chosen.
     fixed_part = (1 - change) * baseline + change * fixed_part
     return fixed_part, np.maximum(1.0 - fixed_part.sum(-1), 0.0) * ~closed
 
@@ -247,6 +257,7 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
     if policies.whole:
         return optimum(mdp, objective, policies.free)[0]
     rows, drawn = pairs_of_mdp(mdp)
+    # Good immediate rewards are a start; any choice would do.
     immediate = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
     return improve(rows, drawn, objective, policies, immediate)
 
@@ -263,10 +274,12 @@ def improve(
         choice: where to begin.
     """
     for _ in range(_MOST):
+        # q under the present policy; unreachable pairs have none and do not matter.
         q = action_values(rows, drawn, policies.policy(choice), objective)
         q = np.where(np.isfinite(q), q, 0.0)
         new = policies.best(q)
         current, best = (np.take_along_axis(q, c[..., None], -1)[..., 0] for c in (choice, new))
+        # Only improvements beyond rounding, or equal actions would alternate.
         better = (best - current > _BETTER * max(float(np.abs(q).max()), 1e-300)) & policies.open_states
         if not better.any():
             break
@@ -288,9 +301,11 @@ def optimum(
     legal = legal if allowed is None else legal & allowed
     rows, drawn = pairs_of_mdp(mdp, legal)
     answer = best_policies(rows, drawn, objective)
+    # NumPy has proven its bound: no planner is needed.
     if np.isfinite(answer.values.gap[0]):
         q = answer.table(rows, mdp.n_actions)[0]
         least = TIE * np.abs(q[np.isfinite(q)]).max(initial=0.0)
+        # The first of the actions that are equal but for rounding.
         return (q >= q.max(-1, keepdims=True) - least).argmax(-1), None
     with jax.enable_x64(True):
         mask = jnp.asarray(legal if legal.ndim == 2 else legal[0])

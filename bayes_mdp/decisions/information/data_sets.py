@@ -103,13 +103,14 @@ class Group:
 
     @cached_property
     def row(self) -> Int[np.ndarray, "*H S A"]:
-        # Without tables every pair has a site row of its own, in order.
         """The site row of each pair, -1 where the row is known."""
+        # Without tables every pair has a site row of its own, in order.
         shape = self.tables.shape[:-1]
         return np.arange(math.prod(shape)).reshape(shape) if self.tables.row is None else np.asarray(self.tables.row)
 
     def column(self, cell: tuple[AnyArray, ...], outcome: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
         """The column of outcomes in the site row of their pair, -1: none."""
+        # Without a table the columns are the outcomes.
         table = self.tables.column
         return outcome if table is None else np.asarray(table)[(*cell, outcome)]
 
@@ -157,6 +158,7 @@ class Touched(NamedTuple):
         size = 0 if group.cells is None else group.cells.data.shape[1]
         rows, row_place = _places(row, group.concentration.shape[1])
         elements, element_place = _places(element, size)
+        # Numbers of the elements among those that are touched.
         return cls(rows, elements, row_place, element_place)
 
 
@@ -205,6 +207,7 @@ class MeanMDPs:
     @property
     def numbers(self) -> int:
         """How many numbers a data set takes, about."""
+        # Rows and rewards of the mean MDP, of all components.
         per_data_set = self.probs.size + self.reward.size
         in_jax = any(group.in_jax for group in self.groups)
         return per_data_set + (len(self.probs) * math.prod(self.groups[0].rewards.shape) if in_jax else 0)
@@ -272,6 +275,7 @@ class Learning:
 
     def _begin(self, group: Group, touched: Touched) -> _Learnt:
         # Counts of data beside the concentrations: the prior is added where it is needed.
+        # Columns of the touched rows, for each data set.
         counts = np.zeros((self.num, len(touched.rows), group.concentration.shape[2]))
         rewards = None
         if group.cells is not None:
@@ -295,6 +299,7 @@ class Learning:
         number, width = learnt.counts.shape[1:]
         # An outcome without a column is impossible under this group: log-likelihood -inf, below.
         counted = taken & (site >= 0) & (column >= 0)
+        # Data sets one after the other.
         # One flat index for (data set, row, column).
         flat = ((d * number + touched.row_place[site]) * width + column)[counted]
         np.add.at(learnt.counts.reshape(-1), flat, data.weight[counted])
@@ -379,6 +384,7 @@ class Learning:
 
     def log_probability(self) -> Float[np.ndarray, " D"]:
         """Of the observations, as a sequence."""
+        # The evidence of all components, by their weights.
         return np.logaddexp.reduce(self.log_likelihood() + self.means.log_weights, axis=-1)
 
     def mean_mdps(self) -> Drawn:
@@ -429,9 +435,9 @@ class Learning:
         cells = np.broadcast_to(before, (len(before), self.num, before.shape[-1])).copy()
         prior = jax.tree.map(lambda x: x[:, None, touched.elements], group.cells.prior)
         mean = np.broadcast_to(np.asarray(prior.after(learnt.rewards).mean()), learnt.rewards.shape[:3])[
-            # Location and scale of the pair's reward around the standardised law.
             ..., place[new]
         ]
+        # Location and scale of the pair's reward around the standardised law.
         if group.cells.coefficient is not None and group.cells.offset is not None:
             entry = (slice(None), None, *(i[new] for i in cell_index))
             mean = np.asarray(group.cells.coefficient)[entry] * mean + np.asarray(group.cells.offset)[entry]
@@ -451,6 +457,7 @@ def _learn(
 
     def one(belief: Rewards, cell: Index, outcome: AnyArray, reward: AnyArray, weight: AnyArray) -> tuple[Array, Array]:
         after, constant = belief.observe(cell, outcome, reward, weight)
+        # log p(new data | data so far).
         gain = after.log_evidence() - belief.log_evidence() + constant
         return jnp.asarray(after.mean()), jnp.asarray(gain)
 
@@ -554,6 +561,7 @@ def _sample_rewards(
 ) -> Float[Array, "D T"]:
     def one(law_table: RewardTable, key: PRNGKeyArray, cell: Index, outcome: AnyArray) -> Array:
         law = law_table.at(cell, outcome)
+        # A key for the law and one for its rewards; the latter by the number of times.
         of_law = jax.random.fold_in(jax.random.split(key)[1], step)
         reward = law.sample(of_law) if isinstance(law, dist.Distribution) else law
         return jnp.asarray(reward, float)
@@ -597,6 +605,7 @@ class Environment:
         unknown = site >= 0
         if unknown.any():
             place = draw.touched.row_place[site]
+            # Clipped where there is none: those are masked in the next line.
             drawn_row = draw.rows[self._each[:, None], np.maximum(place, 0)[:, None], np.maximum(column, 0)]
             row = np.where(unknown[:, None] & (column >= 0), drawn_row, 0.0)
         if not unknown.all() and group.known is not None:

@@ -107,8 +107,10 @@ def expected_gain(
     # Fewer outer points where each takes inner ones; a model affine in what is learned averages slopes instead.
     num_draws = num_draws or (PLAIN_POINTS if not problem.nested else SLOPE_POINTS if problem.affine else NESTED_POINTS)
     num_inner = num_inner or INNER_POINTS
+    # Nothing to choose between: no information is worth anything.
     if len(problem.model.strategies) == 1:
         return Gain(0.0, 0.0, 0.0, 0, "exact", "there is one strategy")
+    # What is learned touches no net benefit.
     if not (problem.perfect or problem.means or problem.data or problem.drawn_outside):
         best, sure = best_of_means(rng, key, problem, num_draws, num_inner)
         return Gain(0.0, 0.0, 0.0, best, "exact", "no net benefit depends on it" + sure)
@@ -131,6 +133,7 @@ CALLED_EXACT = 1e-6
 def gain_in_closed_form(problem: LearningProblem) -> Gain | None:
     """Exact sums, normal differences, lines and quadrature; None: the integral has too many dimensions."""
     atoms, enumerated = {}, 1
+    # Perfect sites keep their law: it is integrated over.
     continuous: dict[str, SiteLaw] = dict(problem.perfect)
     for name, studied in problem.means.items():
         # A normal site is learned as its posterior mean, normal itself; others by summing over all possible data sets.
@@ -143,6 +146,7 @@ def gain_in_closed_form(problem: LearningProblem) -> Gain | None:
         elif normal is not None:
             continuous[name] = normal
         else:
+            # Too many data sets to sum, and no normal mean: points.
             return None
     # A law without width (a study of size 0) is its mean.
     for name, law in list(continuous.items()):
@@ -157,6 +161,7 @@ def gain_in_closed_form(problem: LearningProblem) -> Gain | None:
         gain = _of_normals(problem, continuous)
         if gain is not None:
             return gain
+    # One curved site by quadrature, one more as lines: no further dimensions.
     if any(law.size > 1 for law in continuous.values()) or len(continuous) > 2:
         return None
     # The last site is integrated in closed form, where net benefits are lines in it; the other one by quadrature.
@@ -229,6 +234,7 @@ def _by_sums(
         nodes, shares = _nodes(1 << level)
         site_values = law.quantiles(nodes[:, None])
         grid = {n: np.repeat(x, len(nodes), axis=0) for n, x in points.items()}
+        # Every data set with every node: a product grid.
         grid[name] = np.concatenate([site_values] * len(chance))
         gain = _mean_gain(problem, best, grid, np.outer(chance, shares).ravel(), line)
         # Twice as many nodes at each level; the change is the error that is reported.
@@ -262,6 +268,7 @@ def _mean_gain(
     slope = (high - low) / width
     start = low - slope * float(ends[0].reshape(()))
     slope, start = slope - slope[:, [best]], start - start[:, [best]]
+    # Weighted by the probability of the data sets.
     return float(chance @ expected_maximum_of_lines(law, start, slope))
 
 
@@ -280,6 +287,7 @@ def expected_maximum_of_lines(
         between = np.where(
             np.isinf(low), np.where(np.isinf(high), 0.0, high - 1), np.where(np.isinf(high), low + 1, (low + high) / 2)
         )
+    # Which line is on top between two crossings.
     top = np.argmax(start[:, None] + slope[:, None] * between[..., None], axis=-1)
     cdf, moment = law.partial_moments(edges)
     # Sum over intervals of start P(interval) + slope E[x; interval], the moments by differences.
@@ -293,6 +301,7 @@ def _nodes(number: int) -> tuple[Float[np.ndarray, " number"], Float[np.ndarray,
     inner = np.pi / 2 * np.sinh(t)
     # x = tanh(pi/2 sinh t), moved from (-1, 1) to (0, 1).
     nodes = 1 / (1 + np.exp(-2 * inner))
+    # The derivative of the map from t, times the spacing.
     weights = np.pi / 4 * np.cosh(t) / np.cosh(inner) ** 2 * (t[1] - t[0])
     return nodes, weights / weights.sum()
 
@@ -362,6 +371,7 @@ def gain_by_points(
     strategies = len(problem.model.strategies)
     numbers = sizes.outer * (_outer_size(problem) + 3 * strategies) + sizes.inner * (_inner_size(problem) + strategies)
     check_memory(f"num_draws is {num_draws}, num_inner {num_inner}", 8.0 * COPIES * numbers, "fewer points take less")
+    # Work in net benefits: a bar that moves evenly.
     work = sizes.inner * (1 + _num_elements(problem) if problem.affine else sizes.outer)
     replicates = []
     with bar_of(REPLICATES * work, " net benefits") as bar:
@@ -383,6 +393,7 @@ def gain_by_points(
         method += f"; a bias of {lift:.2g} (order 1/inner) was removed by half samples"
     elif problem.model.chains:
         method += "; sites by NUTS"
+    # Nested averages have a bias, chains are dependent, an open best makes it too low.
     unbiased = not (problem.nested or problem.model.chains or open_)
     return Gain(max(value, 0.0), error, 0.0, best, "unbiased" if unbiased else "estimate", method + open_)
 
@@ -482,6 +493,7 @@ def _average(
     if not problem.nested:
         return problem.net_benefits(outer_values, number)[None].repeat(3, axis=0)
     # Outer points as they are, inner ones in turn: all pairs.
+    # Outer values repeat for each inner point; inner ones are tiled over outer ones.
     pairs = {name: np.repeat(x, inner, axis=0) for name, x in outer_values.items()}
     column = 0
     # Each outer point has its own posterior, at which the inner uniforms are transformed.
@@ -528,6 +540,7 @@ class _Plane:
         """At values [number, ...] of all that is learned."""
         number = len(next(iter(values.values())))
         x = np.concatenate([values[n].reshape(number, -1) for n in (*problem.perfect, *problem.means)], axis=1)
+        # Affine: start + x slopes, all outer points in one product.
         return self.start[:, None] + x @ self.slopes
 
 
@@ -547,6 +560,7 @@ def _plane(problem: LearningProblem, common: Mapping[str, np.ndarray], inner: in
         return np.stack([(first + second) / 2, first, second])
 
     base = averages(mean)
+    # One element at a time.
     moved = [averages(mean + step[i] * np.eye(len(mean))[i]) for i in range(len(mean))]
     slopes = np.stack([(shifted - base) / h for shifted, h in zip(moved, step, strict=True)], axis=1)
     # start + slopes x, anchored at the means.
@@ -593,6 +607,7 @@ def _inner_size(problem: LearningProblem) -> int:
 def _points(rng: np.random.Generator, dims: int, number: int) -> Float[np.ndarray, "number dims"]:
     if not dims:
         return np.zeros((number, 0))
+    # Scrambled: each replicate is an independent draw of the rule (Owen 1997).
     engine = stats.qmc.Sobol(dims, rng=rng)
     return engine.random(number)
 

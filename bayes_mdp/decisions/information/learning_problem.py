@@ -111,6 +111,7 @@ class LearningProblem:
         self.model, self.weights = model, weights
         # A site of degree up to 1 in the net benefits counts by its mean alone: E NB = NB at the mean.
         self.degrees = model.degrees(weights)
+        # A site that no net benefit depends on teaches nothing.
         studied = {name: x for name, x in (learned.studied or {}).items() if name in self.degrees}
         # Known sites are outer variables; studied ones too, by their posterior mean where that is enough.
         self.perfect = {n: model.laws[n] for n in model.laws if n in learned.perfect and n in self.degrees}
@@ -136,17 +137,20 @@ class LearningProblem:
         """Whether averaged net benefits are affine in all that is learned."""
         if not self.nested or self.data or self.drawn_outside:
             return False
+        # Products of learned sites would not be affine, though each alone is of degree one.
         learned = (*self.perfect, *self.means)
         return all(self.degrees[n] < HIGHER for n in learned) and self.model.jointly_affine(learned)
 
     @property
     def best_is_known(self) -> bool:
         """Whether mean net benefits are net benefits at means."""
+        # Everything enters by its mean, known or fixed.
         return not self.drawn_outside and not self.nested and all(self.degrees[n] < HIGHER for n in self.perfect)
 
     def net_benefits(self, values: Mapping[str, np.ndarray], number: int) -> Float[np.ndarray, "number strategies"]:
         """At values [number, ...] of some sites, the others at their fixed values (zero: nothing depends on them)."""
         shapes = self.model.trace.shapes
+        # Sites that are neither learned nor averaged stay where they are.
         rows = {
             name: values[name] if name in values else self.fixed.get(name, np.zeros(shapes[name]))
             for name in self.model.sites

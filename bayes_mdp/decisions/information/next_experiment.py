@@ -133,12 +133,14 @@ class NextExperiment(eqx.Module):
         ]
         if self.untried is not None:
             parts.append(self.untried.warning(f"the {measure} of observing them is the prior's"))
+        # A table whose values rest on the prior says so before the numbers.
         if self.untried_share > 0:
             share = f"{100 * self.untried_share:.3g} % of its time"
             parts.append(f"the present plan spends {share} in these: its value is the prior's too")
         marked = np.zeros(len(self.pairs), bool) if self.from_prior is None else self.from_prior
         rows: list[tuple[str, ...]] = []
         for i in range(min(len(self.pairs), SHOWN)):
+            # All data sets with their probabilities leave no Monte Carlo error.
             error = "none" if self.enumerated[i] else f"{self.standard_error[i]:.2g}"
             numbers = (f"{self.value[i]:.6g}", error, f"{self.cost[i]:.6g}", f"{self.per_cost[i]:.6g}")
             episodes = () if self.num_episodes is None else (str(self.num_episodes[i]),)
@@ -156,6 +158,7 @@ class NextExperiment(eqx.Module):
         """The table as xarray, along `candidate`, best first; labels are coordinates."""
         import xarray as xr
 
+        # The labels are coordinates of the candidates: as many columns as the index has.
         columns_of_labels = zip(*self.pairs, strict=True)
         axes = ("study",) if self.num_episodes is not None else ("step", "state", "action")[-self.index.shape[1] :]
         names = {name: ("candidate", labels(column)) for name, column in zip(axes, columns_of_labels, strict=True)}
@@ -229,6 +232,7 @@ def next_experiment(
         (0, 1)
     """
     check_key("key", key)
+    # An exact belief is needed: it is updated with every simulated data set.
     belief = require_exact(posterior)
     check_objective(objective)
     check_count("n", n)
@@ -236,20 +240,25 @@ def next_experiment(
     if isinstance(candidates, Mapping):
         if n != 1:
             raise ValueError(f"n is {n}, expected 1 where candidates are studies (each has its own num_episodes)")
+        # Studies are policies followed for some episodes, pairs are looked at n times.
         options = _Studies(check_studies(candidates))
     else:
         unknown = unknown_pairs(belief)
         options = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
     costs = _read_cost(cost, len(options.index))
+    # Gains are small differences of large values: float64.
     with jax.enable_x64(True):
         belief64 = in_float64(belief)
         mean, means = belief64.mean_mdp(), MeanMDPs(belief64)
         start, is_given, words = read_start(mean, initial, belief.space)
+        # What would be done without further data, and what that is worth.
         plan, value_now, gap = present_plan(means, mean, objective, start)
         present = _Present(belief, means, mean, plan)
+        # E over data sets of V*(mean | data) - V^plan(mean | data), candidate by candidate.
         answer = options.gains(key, present, num_data_sets)
         untried = untried_rewards(belief)
         from_prior, share = np.zeros(len(options.index), bool), 0.0
+        # Pairs that only the prior makes attractive are marked.
         if untried is not None:
             from_prior = options.tries(untried.pairs, present)
             basis = value_bases(belief, plan.probs[None], objective, start)[0]
@@ -310,6 +319,7 @@ class _Pairs:
     def names(self, space: StateActionSpace) -> list[tuple[Hashable, ...]]:
         """Labels of the pairs."""
         states, actions = space.state_names, space.action_names
+        # Labels where there are some; a step is a number.
         return [(*i[:-2], states[i[-2]], actions[i[-1]]) for i in self.index.tolist()]
 
     def tries(self, pairs: Bool[np.ndarray, "*H S A"], present: _Present) -> Bool[np.ndarray, " C"]:
@@ -319,12 +329,16 @@ class _Pairs:
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
         """What each pair is worth; what is known already is worth nothing: it is not looked at."""
+        # Data about a known row change nothing.
         belief, means, _, plan = present
         # Only pairs that data can change are planned for.
         open_candidates = np.flatnonzero(self.unknown[tuple(self.index.T)])
+        # Few possible data sets are enumerated, else they are drawn.
         kinds = enumerable(belief, self.index[open_candidates], self.n, num_data_sets)
         number, width = size_of_data(kinds, self.n, num_data_sets)
+        # As many mean MDPs at once as fit into memory.
         chunk = chunk_of(means, number, width)
+        # One key for all candidates: common random numbers, so that their order has less noise.
         data = [
             simulate_data(key, means, tuple(cell), self.n, num_data_sets)
             if kind is None
@@ -332,6 +346,7 @@ class _Pairs:
             for cell, kind in zip(self.index[open_candidates].tolist(), kinds, strict=True)
         ]
         gains, probabilities, gap = gains_after(data, means, plan, chunk)
+        # Known candidates keep value zero, error zero.
         values, errors = np.zeros((2, len(self.index)))
         enumerated, counts = np.ones(len(self.index), bool), np.ones(len(self.index), int)
         for place, kind, gain, probability in zip(open_candidates, kinds, gains, probabilities, strict=True):
@@ -366,6 +381,7 @@ class _Studies:
     def tries(self, pairs: Bool[np.ndarray, "*H S A"], present: _Present) -> Bool[np.ndarray, " C"]:
         """Whether the policy of each study may try one of `pairs`."""
         designs = read_studies(self.studies, present.mean, present.plan.objective, present.belief.space)
+        # A study tries a pair if its policy gives it any probability.
         return np.array([(pairs & (np.asarray(design.probs) > 0)).any() for design in designs.values()])
 
     def gains(self, key: PRNGKeyArray, present: _Present, num_data_sets: int) -> _Gains:
@@ -380,6 +396,7 @@ class _Studies:
 
 def _error(gain: Float[np.ndarray, " D"]) -> float:
     """Monte Carlo error of the mean over equally likely data sets."""
+    # Standard error of a mean of equally likely draws.
     return float(gain.std(ddof=1) / math.sqrt(len(gain)))
 
 
@@ -390,12 +407,14 @@ def _read_candidates(
 ) -> Int[np.ndarray, "C d"]:
     """Indices of the candidates: (step,) state, action."""
     if candidates is None:
+        # None: everything that data can change.
         unknown_index = np.argwhere(unknown)
         if not len(unknown_index):
             raise ValueError("posterior leaves no row and no reward unknown, expected something that data can change")
         return unknown_index
     if isinstance(candidates, str) or not isinstance(candidates, Sequence | np.ndarray) or not len(candidates):
         raise TypeError(f"candidates is {candidates!r}, expected a list of pairs (state, action), or None")
+    # Axes as the space has them: a step only where there is a horizon.
     axes = ("step", "state", "action")[-len(space.shape) :]
     names = {"step": tuple(range(space.horizon or 0)), "state": space.state_names, "action": space.action_names}
     index = []
@@ -416,11 +435,13 @@ def _read_candidates(
 
 def _place(i: int, axis: str, names: tuple[Hashable, ...], label: object) -> int:
     """The index of a label, or an index. True is no 1, neither as a label nor as an index."""
+    # In Python True == 1: a flag is looked up among flags alone.
     flag = isinstance(label, bool | np.bool_)
     if isinstance(label, Hashable):
         matches = [i for i, name in enumerate(names) if name == label and isinstance(name, bool | np.bool_) == flag]
         if matches:
             return matches[0]
+    # A label goes before an index.
     if isinstance(label, int | np.integer) and not flag and 0 <= label < len(names):
         return int(label)
     raise ValueError(
@@ -433,4 +454,5 @@ def _read_cost(cost: ArrayLike, number: int) -> Float[np.ndarray, " C"]:
     check_positive("cost", array)
     if array.ndim:
         check_shape("cost", array, (number,), "candidate")
+    # One cost for all, or one for each candidate.
     return np.array(np.broadcast_to(array, number))

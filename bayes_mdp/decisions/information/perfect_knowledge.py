@@ -61,12 +61,14 @@ def evpi(
     check_key("key", key)
     check_sizes(num_draws, None)
     if isinstance(belief, DecisionModel):
+        # Perfect information is learning the value of every site.
         everything = Learned(perfect=frozenset(belief.sites))
         return value_of_learning(key, belief, everything, "EVPI", "everything", wtp, (num_draws, None))
     # Of draws alone: mean of the best in each draw, less the best of the means.
     draws = as_draws(belief)
     benefit = draws.net_benefit(wtp)
     best = int(np.argmax(benefit.mean(0)))
+    # max_d NB_d - NB_best in each draw: never negative.
     gain = benefit.max(1) - benefit[:, best]
     error = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
     gaps = benefit[:, [best]] - np.delete(benefit, best, axis=1)
@@ -136,6 +138,7 @@ def evppi(
     about = ", ".join(names) or "nothing"
     if isinstance(belief, DecisionModel):
         belief.check_sites("sites", names)
+        # Closed forms for whole blocks; splitting a block would need its conditional laws.
         if method == "auto" and _is_of_blocks(belief, frozenset(names)):
             learned = Learned(perfect=frozenset(names))
             return value_of_learning(key, belief, learned, "EVPPI", about, wtp, (num_draws, num_inner))
@@ -152,6 +155,7 @@ def evppi(
     benefit = draws.net_benefit(wtp)
     best = draws.strategies[int(np.argmax(benefit.mean(0)))]
     columns = [np.reshape(draws.sites[name], (draws.num_draws, -1)) for name in names]
+    # Elements of vectors are columns of their own.
     values = np.concatenate([np.zeros((draws.num_draws, 0)), *columns], axis=1).astype(float)
     fit = regression_value(host_generator(key), values, benefit)
     reason = f"net benefits regressed on the sites in {draws.num_draws} draws, by splines"
@@ -197,6 +201,7 @@ def _warning_of(belief: StrategyDraws | PolicyComparison) -> str:
 def _is_of_blocks(model: DecisionModel, names: frozenset[str]) -> bool:
     """Whether the named sites are independent of all others: sites of closed form, or all that have none together."""
     without = frozenset(model.sites) - frozenset(model.laws)
+    # Sites without a closed form are drawn together: all of them, or none.
     return not names & without or without <= names
 
 
@@ -241,6 +246,7 @@ def regression_value(
     inverse = np.argsort(rng.permutation(len(sites)))
     fitted, useless = _fit_ridge(_spline_columns(sites), (gain, gain[inverse]))
     top = fitted.max(1) - fitted[:, best]
+    # The error is that of a mean over random parts of the draws.
     parts = np.array([part.mean() for part in np.array_split(top[rng.permutation(len(top))], FOLDS)])
     floor = useless.max(1) - useless[:, best]
     return Fit(float(top.mean()), float(parts.std(ddof=1) / np.sqrt(FOLDS)), float(floor.mean()))
@@ -248,6 +254,7 @@ def regression_value(
 
 def _spline_columns(x: Float[np.ndarray, "draws elements"]) -> Float[np.ndarray, "draws columns"]:
     """Cubic splines of each site, and products of pairs where sites are few, standardised."""
+    # Constant columns predict nothing.
     varying = x[:, x.std(0) > 0]
     if not varying.shape[1]:
         return np.zeros((len(x), 0))
@@ -277,6 +284,7 @@ def _with_products(columns: Float[np.ndarray, "draws K"]) -> Float[np.ndarray, "
 
 def _splines(x: Float[np.ndarray, " draws"]) -> Float[np.ndarray, "draws splines"]:
     """Cubic B-splines over `KNOTS` quantiles, but for the last: all of them add up to one."""
+    # Knots at quantiles: as many draws between each two.
     inside = np.percentile(x, np.linspace(0.0, 100.0, KNOTS))
     # Three knots more on either side, as far apart as the outermost ones inside.
     before = inside[0] - (inside[1] - inside[0]) * np.arange(DEGREE, 0, -1)
@@ -304,11 +312,13 @@ def _fit_ridge(
         centred = (y - mean) / scale
         moments, fits = rotated.T @ centred, []
         for weight in RIDGES:
+            # Rounding may make eigenvalues slightly negative.
             shrink = 1.0 / (np.maximum(root, 0.0) + weight)
             fit = rotated @ (shrink[:, None] * moments)
             # Left out, a draw is missed by residual / (1 - leverage) (Allen 1974, PRESS); 1 / n is that of the mean.
             leverage = rotated**2 @ shrink + 1.0 / len(y)
             missed = ((centred - fit) / np.maximum(1.0 - leverage, 1e-12)[:, None]) ** 2
             fits.append((float(missed.mean()), fit))
+        # The ridge with the least leave-one-out error, back in the units of y.
         answers.append(mean + scale * min(fits, key=lambda each: each[0])[1])
     return answers

@@ -74,6 +74,7 @@ class Study:
 
     def scaled(self, factor: float) -> "Study":
         """The same study with `factor` times as many observations, rounded to integers."""
+        # Whole observations: binomial and multinomial sites take no parts.
         rounded = {name: np.rint(np.asarray(n, float) * factor) for name, n in self.observations.items()}
         return Study(rounded, self.sd)
 
@@ -99,6 +100,7 @@ class Study:
                     f"a {family} site" if law is not None or family not in CONJUGATE_DATA else "no site of closed form"
                 )
                 raise ValueError(f"observations has {name!r}, which is {why}, expected exact sites of {kinds}")
+            # A row of a Dirichlet site is observed as a whole.
             rows = law.shape[:-1] if law.family == "Dirichlet" else law.shape
             try:
                 numbers = np.broadcast_to(np.asarray(number, float), rows)
@@ -108,6 +110,7 @@ class Study:
                 ) from None
             if law.family in ("Beta", "Dirichlet"):
                 require(numbers != np.rint(numbers), f"observations[{name!r}]", numbers, "an integer")
+            # A normal site is measured with a known sd, and no other site is.
             if (law.family == "Normal") != (name in self.sd):
                 expected = "the sd of one measurement" if law.family == "Normal" else f"none: it is a {law.family} site"
                 raise ValueError(f"sd[{name!r}] is {self.sd.get(name, 'missing')}, expected {expected}")
@@ -155,6 +158,7 @@ def evsi(
     check_type("model", model, DecisionModel, "a decision model")
     check_type("study", study, Study, "a Study")
     check_sizes(num_draws, num_inner)
+    # The study's data are what will be learned.
     learned = Learned(studied=study.sites_of(model))
     return value_of_learning(key, model, learned, "EVSI", str(study), wtp, (num_draws, num_inner))
 
@@ -175,6 +179,7 @@ class SamplingBenefit:
     @property
     def best_size(self) -> float:
         """The number of observations with the largest expected net benefit of sampling; 0: no study of these pays."""
+        # Zero is always possible: no study at all.
         enbs = self.table["enbs"].values
         return float(self.table["size"].values[int(np.argmax(enbs))]) if np.max(enbs) > 0 else 0.0
 
@@ -191,6 +196,7 @@ class SamplingBenefit:
                 f"{row['population_evsi']:>14.6g} {row['cost']:>14.6g} {row['enbs']:>14.6g}"
             )
         best = self.best_size
+        # The largest size that was tried may not be the best there is.
         largest = ", the largest: larger ones may pay more" if best == float(self.table["size"].max()) else ""
         lines.append(f"  best of these: {best:g}{largest}" if best else "  none of these pays")
         return "\n".join(lines)
@@ -267,6 +273,7 @@ def net_benefit_of_sampling(
     numbers = np.atleast_1d(as_real("sizes", sizes, "positive numbers"))
     if numbers.ndim != 1 or not numbers.size or np.ndim(sizes) == 0:
         raise ValueError(f"sizes is {described(sizes)}, expected a list of at least one size")
+    # A study of size zero is worth nothing, and costs its fixed part.
     require(~(numbers > 0) | np.isinf(numbers), "sizes", numbers, "a positive number")
     results = []
     with bar_of(len(sizes), " studies") as bar:
@@ -306,4 +313,5 @@ def discounted_population(incidence: float, years: int, rate: float = 0.0) -> fl
     check_number("incidence", incidence, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
     check_count("years", years)
     check_number("rate", rate, lambda x: (x > -1) & np.isfinite(x), "a finite number above -1")
+    # The first year counts in full.
     return float(incidence * np.sum((1.0 + rate) ** -np.arange(years)))

@@ -47,6 +47,7 @@ def cohort_trace(
     """
     matrices, start = jnp.asarray(transition, float), jnp.asarray(initial, float)
     if matrices.ndim not in (2, 3):
+        # One matrix for all cycles, or one for each.
         raise ValueError(f"transition has shape {matrices.shape}, expected (S, S) or (cycles, S, S)")
     size = matrices.shape[-1]
     check_shape("transition", matrices, (*matrices.shape[:-2], size, size), "[T] S S")
@@ -60,11 +61,13 @@ def cohort_trace(
             raise ValueError(f"n_cycles is {n_cycles}, expected at most the {len(matrices)} matrices of transition")
         matrices = matrices[:n_cycles]
 
+    # x(t + 1) = x(t) P_t; a scan over the matrices, [T S S].
     def cycle(occupancy: Array, matrix: Array) -> tuple[Array, Array]:
         after = matmul(occupancy, matrix)
         return after, after
 
     _, later = jax.lax.scan(cycle, start, matrices)
+    # The start is t = 0: T + 1 occupancies.
     return jnp.concatenate([start[None], later])
 
 
@@ -80,6 +83,7 @@ class CycleWeights(np.ndarray):
     def __array_finalize__(self, source: object) -> None:
         """NumPy calls this for what is made from an array: a slice, a copy, a product."""
         del source
+        # A slice or a product has other weights: what it was discounted by is lost.
         self.discount = None
 
 
@@ -106,6 +110,7 @@ def cycle_weights(
     """
     check_count("n_cycles", n_cycles)
     check_name("counting", counting, get_args(Counting))
+    # A traced rate keeps its gradient; a number stays in NumPy's float64.
     known = is_concrete(rate)
     if known:
         check_number("rate", rate, lambda x: x > -1, "a number above -1")
@@ -118,10 +123,12 @@ def cycle_weights(
     elif counting == "half-cycle":
         share[[0, -1]] = 0.5
     else:
+        # Simpson's rule: 1/3, 4/3, 2/3, 4/3, ..., 1/3.
         if n_cycles % 2:
             raise ValueError(f"n_cycles is {n_cycles}, expected an even number for counting='simpson'")
         share[1::2], share[2:-1:2], share[[0, -1]] = 4 / 3, 2 / 3, 1 / 3
     if known:
+        # (1 + rate)^-t, kept beside the weights for what is paid once.
         discount = (1.0 + float(rate)) ** -np.arange(n_cycles + 1)
         weights = (share * discount).view(CycleWeights)
         weights.discount = discount
@@ -185,10 +192,12 @@ def cohort_total(
         return total
     if per_transition is not None and transition is None:
         raise ValueError("transition is None, expected the matrices of the cycles with per_transition")
+    # Moves and payments are at one time: the discount alone.
     discount = _event_discount(weights, event_weights, number)
     if once is not None:
         paid = jnp.asarray(once, float)
         check_shape("once", paid, (number, size) if paid.ndim == 2 else (size,), "[T+1] S")
+        # By time: paid by all who are in the state at t; else by the cohort at the start.
         total += jnp.sum(discount[:, None] * trace * paid) if paid.ndim == 2 else discount[0] * jnp.sum(trace[0] * paid)
     if per_transition is None or transition is None:
         return total
@@ -230,6 +239,7 @@ def _refuse_part_of_one_time(values: Float[Array, "*n_cycles_and_1 S"], weights:
         ValueError: names t, and what it would count for.
     """
     discount = getattr(weights, "discount", None)
+    # Only concrete values tell that all but one time are zero.
     if values.ndim != 2 or discount is None or not is_concrete(values):
         return
     times = np.flatnonzero(np.asarray(values).any(-1))

@@ -63,6 +63,7 @@ class StrategyDraws:
             raise ValueError("values has no draws, expected at least one")
         check_finite("values", values)
         for name, x in self.sites.items():
+            # Every site has one value for each draw.
             if np.shape(x)[:1] != (len(values),):
                 raise ValueError(f"sites[{name!r}] has shape {np.shape(x)}, expected {len(values)} draws")
         object.__setattr__(self, "values", values.astype(float))
@@ -93,6 +94,7 @@ class StrategyDraws:
         Raises:
             ValueError: as `net_benefit_weights`.
         """
+        # Linear in the outcomes: one product for all draws and strategies.
         return self.values @ net_benefit_weights(self.outcomes, wtp)
 
     def to_dataset(self) -> xr.Dataset:
@@ -120,6 +122,7 @@ def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[n
         ValueError: no willingness to pay with costs and effects; one without effects; other outcomes.
         TypeError: no number.
     """
+    # wtp * effect - cost, in units of cost.
     if set(outcomes) == {"cost", "effect"}:
         if wtp is None:
             raise ValueError("wtp is None, expected the willingness to pay for a unit of 'effect'")
@@ -132,6 +135,7 @@ def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[n
         raise ValueError(
             f"wtp is {described(wtp)} without effects (the only outcome is {outcomes[0]!r}), expected None"
         )
+    # A cost alone is to be small.
     return np.array([-1.0 if outcomes[0] == "cost" else 1.0])
 
 
@@ -209,6 +213,7 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
     # By cost, and of equal costs the more effective first.
     order = np.lexsort((-effect, cost))
     cost, effect = cost[order], effect[order]
+    # Everybody is on the frontier until somebody beats them.
     status = np.full(len(order), FRONTIER, dtype=object)
     # Strong dominance: another strategy costs no more, brings no less, and is better in one of these.
     for i in range(len(order)):
@@ -226,7 +231,9 @@ def cost_effectiveness(draws: StrategyDraws) -> CostEffectiveness:
         falling = np.flatnonzero(icer[:-1] > icer[1:])
         if not len(falling):
             break
+        # The first offender leaves; ratios of the rest change, and are looked at again.
         status[frontier[falling[0] + 1]] = EXTENDED
+    # Increments of what is left: each against the one before.
     ratio[:, frontier[1:]] = (*steps, icer)
     names = [draws.strategies[i] for i in order]
     columns = dict(zip(("incremental_cost", "incremental_effect", "icer"), ratio, strict=True))
@@ -262,17 +269,21 @@ def acceptability(draws: StrategyDraws, wtp: ArrayLike) -> xr.Dataset:
     best, evpi, error = [], [], []
     for value in grid:
         benefit = draws.net_benefit(float(value))
+        # The best in each draw, [draws, 1].
         top = benefit.max(1, keepdims=True)
         columns["net_benefit"].append(benefit.mean(0))
         columns["prob_best"].append(shares_of_best(benefit))
+        # Expected loss of each strategy; that of the best one is the EVPI.
         columns["expected_loss"].append((top - benefit).mean(0))
         chosen = int(np.argmax(benefit.mean(0)))
         # The best strategy on average is the one adopted; what it loses against the best in each draw is the EVPI.
         gain = top[:, 0] - benefit[:, chosen]
         best.append(chosen)
         evpi.append(gain.mean())
+        # One draw has no standard error.
         error.append(gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.inf)
     table = {name: (("wtp", "strategy"), np.stack(rows)) for name, rows in columns.items()}
+    # Acceptability frontier: P(best) of the strategy with the largest mean.
     frontier = np.stack(columns["prob_best"])[np.arange(len(grid)), best]
     alone = {"best": np.array(draws.strategies)[best], "frontier": frontier, "evpi": evpi, "evpi_error": error}
     return xr.Dataset(

@@ -111,6 +111,7 @@ class DecisionModel:
         """
         check_key("key", key)
         check_count("num_draws", num_draws)
+        # Draws, outcomes and what XLA needs for a chunk.
         numbers = len(self.strategies) * len(self.outcomes) + sum(int(np.prod(x)) for x in self.trace.shapes.values())
         check_memory(f"num_draws is {num_draws}", 8.0 * COPIES * numbers * num_draws, "fewer draws take less")
         values = self.sample_sites(key, num_draws)
@@ -135,11 +136,14 @@ class DecisionModel:
             ValueError: more draws than NUTS made.
         """
         rng = host_generator(key)
+        # Closed forms by NumPy; independent of each other given the data.
         values = {name: law.sample(rng, num_draws) for name, law in self.laws.items()}
+        # Sites without data: running the program draws from their prior.
         if self.run_sites:
             keys = jax.random.split(key, num_draws)
             with jax.enable_x64(True):
                 values.update({name: np.asarray(x) for name, x in self._run(keys).items()})
+        # Dependent sites by chains, one index for all of them.
         if self.chains:
             have = len(next(iter(self.chains.values())))
             if self.at_most(num_draws) < num_draws:
@@ -190,6 +194,7 @@ class DecisionModel:
         """
         chosen = {} if values is None else dict(values)
         self.check_sites("values", chosen)
+        # Means in closed form, or of the chains.
         point = {name: law.mean() for name, law in self.laws.items()}
         point |= {name: x.mean(0) for name, x in self.chains.items()}
         missing = [name for name in self.run_sites if name not in chosen]
@@ -249,6 +254,7 @@ class DecisionModel:
             weights: of the outcomes in the net benefit, in units of it per unit of outcome.
         """
         largest: dict[str, int] = {}
+        # The degree of a net benefit in a site is the largest over outcomes that carry weight.
         for row in self.trace.flows:
             for flow, weight in zip(row, weights, strict=True):
                 for site, degree in flow.degrees.items() if weight else ():
@@ -262,6 +268,7 @@ class DecisionModel:
         inputs = [site_flow("all" if name in together else name) for name in self.sites]
         flows = output_flows(self.trace.closed.jaxpr, inputs)
         shown = self.trace.outcomes_of(flows)
+        # One tag for all of them: a product of two has degree 2.
         return all(flow.degrees.get("all", 0) < HIGHER for row in shown for flow in row)
 
     @cached_property
@@ -269,6 +276,7 @@ class DecisionModel:
         trace = self.trace
 
         def one(values: list[Array]) -> Array:
+            # The traced program, evaluated with sites as arguments.
             flat = eval_jaxpr(trace.closed.jaxpr, trace.closed.consts, *(values if trace.shapes else []))
             return jnp.stack([jnp.stack(row) for row in trace.outcomes_of(flat)])
 
@@ -280,6 +288,7 @@ class DecisionModel:
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
             with tracing(), handlers.trace() as sites, handlers.seed(rng_seed=key):
+                # Run under a key: what is not conditioned on is drawn from its prior.
                 program()
             return {name: sites[name]["value"] for name in names}
 
@@ -327,9 +336,11 @@ def decision_model(
     chained: list[str] = []
     # Blocks that are independent given the data are inferred one by one: in closed form, by chains, or by a run.
     for block in trace.blocks():
+        # A single site with conjugate data, or none.
         law = law_in_closed_form(trace, block[0]) if len(block) == 1 else None
         if law is not None:
             laws[block[0]] = law
+        # Dependent, or not conjugate, with data: chains. Without data: a run.
         elif any(sites & set(block) for sites in trace.data.values()):
             chained.extend(block)
         else:
@@ -357,6 +368,7 @@ def _by_nuts(
     warmup, samples, chains = sizes
     with jax.enable_x64(True), tracing():
         sites, _ = run_program(program, {})
+        # Independent of the rest: any value of the others leaves these conditionals as they are.
         fixed = {name: sites[name]["value"] for name in trace.shapes if name not in names}
         kernel = numpyro.infer.NUTS(handlers.condition(program, data=fixed))
         sampler = numpyro.infer.MCMC(
@@ -369,12 +381,14 @@ def _by_nuts(
         )
         sampler.run(key)
         by_chain = {name: np.asarray(x) for name, x in sampler.get_samples(group_by_chain=True).items()}
+    # R-hat of the worst number of the worst site.
     worst = max((float(np.max(numpyro.diagnostics.split_gelman_rubin(by_chain[n]))), n) for n in names)
     if not worst[0] <= LARGEST_R_HAT:
         warnings.warn(
             f"NUTS: R-hat of site {worst[1]!r} is {worst[0]:.3f}, expected at most {LARGEST_R_HAT}: take more draws",
             stacklevel=3,
         )
+    # Chain after chain.
     return {name: by_chain[name].reshape(-1, *by_chain[name].shape[2:]) for name in names}
 
 

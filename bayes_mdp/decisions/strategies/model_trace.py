@@ -101,6 +101,7 @@ class ModelTrace:
 
     def outcomes_of(self, outputs: Sequence[Any]) -> list[list[Any]]:
         """The outcomes [strategies][outcomes] among the outputs of `closed`, or whatever stands for them."""
+        # The tree of outputs is the same, whatever stands in its leaves: numbers, flows, symbols.
         shown: _Shown = jax.tree.unflatten(jax.tree.structure(self.tree), outputs)
         return [shown.outcomes[i] for i in self.chosen]
 
@@ -120,6 +121,7 @@ class ModelTrace:
         for linked in together:
             merged = set().union(*(group[name] for name in linked))
             group.update(dict.fromkeys(merged, merged))
+        # Groups are named by their first site, in the order of the program.
         members_by_first = {min(map(list(self.shapes).index, members)): members for members in group.values()}
         order = list(self.shapes)
         return [tuple(sorted(members_by_first[first], key=order.index)) for first in sorted(members_by_first)]
@@ -145,6 +147,7 @@ class _Shown(NamedTuple):
 def run_program(program: Isolated, values: Values) -> tuple[Mapping[str, Message], Any]:
     """The sites of a run with these values, and what the program returns; sites without a value are drawn."""
     site_values: Any = dict(values)  # NumPyro's annotation asks for JAX arrays alone
+    # A fixed seed: sites without a value are drawn, and only their shapes matter.
     seeded = handlers.seed(handlers.substitute(program, data=site_values), jax.random.key(0))
     with handlers.trace() as sites:
         returned = seeded()
@@ -170,6 +173,7 @@ def trace_model(program: Isolated) -> ModelTrace:
         return [site["value"] for site in facts["names"].values()]
 
     def run(values: list[Array]) -> _Shown:
+        # All values as inputs: the jaxpr depends on nothing that was drawn.
         sites, returned = run_program(program, dict(zip(facts["names"], values, strict=True)))
         return _outputs(sites, returned)
 
@@ -187,6 +191,7 @@ def trace_model(program: Isolated) -> ModelTrace:
     names = list(facts["names"])
     # How each output depends on each site: by the equations of the program, not by trying numbers.
     flat = output_flows(closed.jaxpr, [site_flow(name) for name in names])
+    # The same tree as the outputs, with a flow in each place.
     flows: _Shown = jax.tree.unflatten(jax.tree.structure(tree), flat)
     families = {
         name: _PARAMETERS.get(type(unwrap(site["fn"])), (facts["kinds"][name], None))[0]
@@ -197,6 +202,7 @@ def trace_model(program: Isolated) -> ModelTrace:
         facts["outcomes"],
         {name: tuple(value.shape) for name, value in zip(names, inputs, strict=True)},
         families,
+        # Parents: which sites enter the density of a site.
         {name: flows.densities[name].sites - {name} for name in names},
         {name: flow.sites for name, flow in flows.densities.items() if name not in facts["names"] and flow.sites},
         tuple(_links(flows, families, facts["kinds"])),
@@ -211,6 +217,7 @@ def numbers(trace: ModelTrace, values: Values) -> _Shown:
     """All outputs at some values; sites that are not given are zero (what depends on them means nothing)."""
     with jax.enable_x64(True):
         inputs = [jnp.asarray(values.get(name, jnp.zeros(shape)), float) for name, shape in trace.shapes.items()]
+        # Evaluated, not compiled: it runs a few times only.
         flat = eval_jaxpr(trace.closed.jaxpr, trace.closed.consts, *inputs)
         return jax.tree.map(np.asarray, jax.tree.unflatten(jax.tree.structure(trace.tree), flat))
 
@@ -234,6 +241,7 @@ def law_in_closed_form(trace: ModelTrace, name: str) -> SiteLaw | None:
     for observed in attached:
         data = _sufficient(trace, links[observed], law)
         if data is None:
+            # One observation that is not conjugate leaves no closed form.
             return None
         law = law.update(data)
     return law
@@ -264,10 +272,12 @@ def _sufficient(trace: ModelTrace, link: Link, law: SiteLaw) -> dict[str, np.nda
     if law.family == "Normal":
         # y ~ N(f x, s^2): precision f^2 / s^2, weighted sum f y / s^2.
         precision = np.broadcast_to(np.asarray(known["scale"], float), shape).ravel() ** -2
+        # Sums over all data of an element: conjugate updates add up.
         return {"precision": sum_by_element(precision * factor**2), "sum": sum_by_element(precision * factor * seen)}
     if law.family == "Beta":
         if np.any(factor != 1):
             return None
+        # Trials and successes: what is left are failures.
         total = np.broadcast_to(np.asarray(known["total"], float), shape).ravel()
         _check_data(link, (seen >= 0) & (seen <= total) & (seen == np.rint(seen)), seen, "successes of the trials")
         return {"successes": sum_by_element(seen), "failures": sum_by_element(total - seen)}
@@ -294,6 +304,7 @@ def _row_counts(
         return None
     if link.kind.startswith("Categorical"):
         _check_data(link, (seen >= 0) & (seen < size) & (seen == np.rint(seen)), seen, f"categories 0..{size - 1}")
+        # A category is a count of one.
         seen = np.eye(size)[seen.astype(int)]
     _check_data(link, (seen >= 0) & (seen == np.rint(seen)), seen, "non-negative integers")
     shape = np.broadcast_shapes(index.shape, seen.shape)
@@ -315,10 +326,12 @@ def _links(flows: _Shown, families: Mapping[str, str], kinds: Mapping[str, str])
     links = []
     for name, (parameter, known, seen) in flows.linked.items():
         kind = next(key for key in _LIKELIHOODS if key.__name__ == kinds[name])
+        # What else the law needs has to be known, the data included.
         other_inputs = [*known.values(), seen]
         site = parameter.selects
         known_others = not any(flow.sites for flow in other_inputs)
         is_conjugate = site is not None and families[site] == _LIKELIHOODS[kind][0]
+        # Degree one in this site and in no other: the parameter is the site, up to a factor.
         if site is not None and is_conjugate and parameter.degrees == {site: 1} and known_others:
             links.append(Link(name, site, kinds[name]))
     return links
@@ -332,11 +345,13 @@ def _outputs(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Show
         with warnings.catch_warnings():
             # Data that a law cannot have made are found by `_check_data`, which names them.
             warnings.filterwarnings("ignore", "Out-of-support values", UserWarning)
+            # All sample sites have a density: it shows what depends on what.
             densities[name] = jnp.sum(site["fn"].log_prob(jnp.asarray(site["value"])))
         base, shape = unwrap(site["fn"]), jnp.shape(site["value"])
         if _is_latent(site):
             if type(base) in _PARAMETERS:
                 family, parameters = _PARAMETERS[type(base)]
+                # A vector's parameters have a row for each vector; others are elementwise.
                 rows = shape[:-1] if family == "MultivariateNormal" else shape
                 trailing = {"loc": shape[-1:], "scale_tril": (*shape[-1:], *shape[-1:])}
                 laws[name] = {
@@ -346,6 +361,7 @@ def _outputs(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Show
         elif type(base) in _LIKELIHOODS:
             _, parameter, known = _LIKELIHOODS[type(base)]
             linked[name] = (getattr(base, parameter), known(base), site["value"])
+    # One number for a strategy is an outcome called "value".
     table = {name: dict(value) if isinstance(value, Mapping) else {VALUE: value} for name, value in returned.items()}
     first = list(next(iter(table.values())))
     outcomes = [[jnp.asarray(row[outcome], float) for outcome in first] for row in table.values()]
@@ -364,6 +380,7 @@ def _names(returned: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for strategy, row in returned.items():
         if not isinstance(strategy, str):
             raise TypeError(f"program returns the strategy {described(strategy)}, expected names")
+        # A bare number is the only outcome of its strategy.
         cells = row if isinstance(row, Mapping) else {VALUE: row}
         outcomes = tuple(cells)
         first = outcomes if first is None else first

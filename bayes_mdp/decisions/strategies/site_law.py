@@ -60,6 +60,7 @@ class SiteLaw:
             case "Gamma":
                 value = p["concentration"] / p["rate"]
             case "LogNormal":
+                # exp(m + s^2 / 2), the mean of a lognormal.
                 value = np.exp(p["loc"] + p["scale"] ** 2 / 2)
             case "Uniform":
                 value = (p["low"] + p["high"]) / 2
@@ -79,10 +80,12 @@ class SiteLaw:
                 return rng.beta(p["concentration1"], p["concentration0"], size)
             case "Gamma":
                 return rng.gamma(p["concentration"], 1 / p["rate"], size)
+        # Others by inversion.
         return self.quantiles(rng.random((number, self.size)))
 
     def quantiles(self, uniforms: Float[np.ndarray, "number size"]) -> Float[np.ndarray, "number *value"]:
         """Values at uniforms: uniform numbers give values with this law; axes in front of parameters are `number`."""
+        # 0 and 1 have infinite quantiles in some families.
         p, u = self.parameters, np.clip(uniforms, _TINY, 1 - _TINY).reshape(-1, *self.shape)
         match self.family:
             case "Dirichlet":
@@ -92,6 +95,7 @@ class SiteLaw:
                 plain = special.gammaincinv(a, u)
                 with np.errstate(divide="ignore"):
                     logs = np.where(plain > 1e-200, np.log(plain), small)
+                # Gammas over their sum, in logarithms: a softmax.
                 return special.softmax(np.where(a > 0, logs, -np.inf), axis=-1)
             case "Beta":
                 return special.betaincinv(p["concentration1"], p["concentration0"], u)
@@ -102,6 +106,7 @@ class SiteLaw:
             case "Uniform":
                 return p["low"] + u * (p["high"] - p["low"])
             case "MultivariateNormal":
+                # m + L z with L L' the covariance.
                 return p["loc"] + np.einsum("...ij,...j->...i", p["scale_tril"], special.ndtri(u))
         return p["loc"] + p["scale"] * special.ndtri(u)
 
@@ -126,6 +131,7 @@ class SiteLaw:
                 moments = special.ndtr(z), mean * special.ndtr(z - p["scale"])
             case "Uniform":
                 x, width = np.clip(upper, p["low"], p["high"]), p["high"] - p["low"]
+                # Uniform: (x^2 - low^2) / 2 width.
                 moments = (x - p["low"]) / width, (x**2 - p["low"] ** 2) / (2 * width)
             case _:
                 z = (upper - p["loc"]) / p["scale"]
@@ -153,6 +159,7 @@ class SiteLaw:
             case "Gamma":
                 new = {"concentration": p["concentration"] + data["events"], "rate": p["rate"] + data["exposure"]}
             case "Normal":
+                # Precisions add; the mean is weighted by them.
                 precision = p["scale"] ** -2 + data["precision"]
                 new = {
                     "loc": (p["loc"] * p["scale"] ** -2 + data["sum"]) / precision,
@@ -196,6 +203,7 @@ class StudiedSite:
             assert self.sd is not None
             precision = np.broadcast_to(n / self.sd**2, law.shape)
             scale = law.parameters["scale"]
+            # Predictive variance of the measurements' mean: prior variance plus sampling variance.
             seen = np.where(precision > 0, scale**2 + 1 / np.where(precision > 0, precision, 1), 0)
             z = special.ndtri(np.clip(uniforms, _TINY, 1 - _TINY)).reshape(-1, *law.shape)
             means = law.parameters["loc"] + np.sqrt(seen) * z
@@ -204,6 +212,7 @@ class StudiedSite:
         truth, u = law.quantiles(uniforms[:, :size]), uniforms[:, size:].reshape(-1, *law.shape)
         match law.family:
             case "Beta":
+                # Inversion of the distribution function: a monotone map of uniforms, as Sobol points need.
                 seen = stats.binom.ppf(u, n, truth)
                 return law.update({"successes": seen, "failures": n - seen})
             case "Gamma":
@@ -233,11 +242,13 @@ class StudiedSite:
                     return None
                 seen = np.arange(n + 1)
                 a, b = p["concentration1"].reshape(()), p["concentration0"].reshape(())
+                # Beta-binomial predictive of the number of successes.
                 weights = stats.betabinom.pmf(seen, int(n), a, b)
                 data = {"successes": seen, "failures": n - seen}
             case "Gamma":
                 a, rate = p["concentration"].reshape(()), p["rate"].reshape(())
                 # Counts beyond this have probability 1e-15 together.
+                # Negative binomial predictive of a Poisson count.
                 last = float(stats.nbinom.isf(1e-15, a, rate / (rate + n)))
                 if not last < most:
                     return None
@@ -247,6 +258,7 @@ class StudiedSite:
             case _:
                 concentration = p["concentration"].reshape(-1)
                 size = len(concentration)
+                # Number of vectors of K counts with sum n.
                 if special.comb(n + size - 1, size - 1) > most:
                     return None
                 counts = compositions(int(n), size)
@@ -256,6 +268,7 @@ class StudiedSite:
             name: x.reshape(-1, *(law.shape if name == "counts" else p[next(iter(p))].shape))
             for name, x in data.items()
         }
+        # The cut tail of Poisson counts is put back by normalising.
         return law.update(shaped), weights / weights.sum()
 
     def mean_law(self) -> SiteLaw | None:
@@ -276,6 +289,7 @@ def compositions(total: int, size: int) -> Int[np.ndarray, "number size"]:
     if size == 1:
         return np.array([[total]])
     parts = []
+    # First part, then all compositions of the rest.
     for first in range(total + 1):
         rest = compositions(total - first, size - 1)
         parts.append(np.hstack([np.full((len(rest), 1), first), rest]))

@@ -38,6 +38,7 @@ class ListedReward(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, cell: Index, outcome: IntScalar) -> Float[Array, ""]:
         """One reward (see `RewardLaw`)."""
+        # Inversion, among the entries with this outcome alone; the total need not be one.
         weight = jnp.cumsum(jnp.where(self.outcome[cell] == outcome, self.probability[cell], 0.0))
         u = jax.random.uniform(key, dtype=weight.dtype)
         return self.value[cell][jnp.sum(u * weight[-1] >= weight[:-1], dtype=int)]
@@ -86,9 +87,11 @@ def from_gymnasium(
     check_initial(initial, len(table))
     initial = np.asarray(initial)
     probability, outcome, value = _entries(table)
+    # An action without an entry of positive probability is illegal.
     used = probability > 0
     legal = np.asarray(used.any(-1))
     mdp = _mdp(probability, outcome, value, None if legal.all() else legal, initial)
+    # A law of its own is only needed where the entries of a pair pay different rewards.
     low, high = (f(np.where(used, value, fill), -1) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
     law: RewardLaw = NormalReward(mdp.reward)
     if np.any((low < high) & legal):
@@ -147,6 +150,7 @@ def _mdp(
             if p > 0 and z < n_states:
                 row[z] = row.get(z, 0.0) + p
         rows.append(row if legal is None or legal[s, a] else {s: 1.0})
+    # Padded with successor 0 of probability zero.
     length = max(1, *map(len, rows))
     successor = np.array([[*row, *[0] * (length - len(row))] for row in rows], int)
     listed = np.array([[*row.values(), *[0.0] * (length - len(row))] for row in rows], float)

@@ -81,6 +81,7 @@ class TabularEnv(gymnasium.Env):
         self._n_states, self._n_actions, self._horizon = mdp.n_states, mdp.n_actions, mdp.horizon
         self._legal = None if mdp.legal is None else np.asarray(mdp.legal, np.int8)
         self._first = _cell(np.asarray(mdp.initial, np.float64), None)
+        # Rows are listed at their first use: most of a large table is never visited.
         self._cells: dict[tuple[int, ...], Cell] = {}
         self._rewards = _rewards(environment.reward_law)
         self._state, self._step = -1, 0
@@ -118,6 +119,7 @@ class TabularEnv(gymnasium.Env):
         outcome = row.pick(rng.random())
         reward = self._rewards.draw(rng, cell, outcome)
         self._step += 1
+        # The last of H steps terminates: nothing lies beyond it.
         terminated = outcome == self._n_states or self._step == self._horizon
         truncated = not terminated and self._step == self._limit
         next_state = state if outcome == self._n_states else outcome
@@ -154,6 +156,7 @@ def _cell(row: np.ndarray, names: np.ndarray | None) -> Cell:
     possible = np.flatnonzero(row > 0)
     cumulative = np.cumsum(row[possible])
     outcomes = possible if names is None else names[possible]
+    # Relative to the total; the last outcome takes up the rounding error.
     return Cell((cumulative[:-1] / cumulative[-1]).tolist(), outcomes.tolist())
 
 
@@ -194,6 +197,7 @@ class DrawnRewards:
         """One reward."""
         buffer = self._kept.setdefault((*cell, outcome), [])
         if not buffer:
+            # A key of JAX from the generator of Gymnasium, so that its seed decides.
             words = rng.integers(2**32, size=2, dtype=np.uint32)
             buffer.extend(np.asarray(_batch(self._law, words, cell, outcome), np.float64).tolist())
         return buffer.pop()

@@ -10,7 +10,9 @@ from jaxtyping import Bool
 
 from bayes_mdp.envs.logs.episodes import REPEATED, EpisodeOrder
 from bayes_mdp.envs.logs.tables import MISSING, MOST_TOLD, BadCells, Several, Table, is_missing, names_of, plain
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.by_label import ProductLabel, natural_order, warn_of_similar
+from bayes_mdp.mdp.space import check_space
 from bayes_mdp.utils.messages import amount, see, warn_user
 from bayes_mdp.utils.validation import as_names, check_names, described, label_list
 
@@ -30,6 +32,26 @@ VAGUE = 2**53
 """From here on floats are not all whole numbers."""
 _DATES = " (dates: say how long a step is, every='1D'; in the shell --every)"
 EXPECTED_REWARD = "a number (missing_reward='ignore' accepts rows without one; in the shell --missing-reward ignore)"
+
+
+def labels_of_user(
+    space: StateActionSpace | None, states: Sequence[Hashable] | None, actions: Sequence[Hashable] | None
+) -> tuple[Sequence[Hashable] | None, Sequence[Hashable] | None]:
+    """All states and all actions, from a space or as they are given; None: those of the log.
+
+    Raises:
+        ValueError: both are given; labels that are there twice.
+    """
+    for name, labels in (("states", states), ("actions", actions)):
+        if labels is None:
+            continue
+        check_names(name, as_names(labels))
+        if space is not None:
+            raise ValueError(f"space and {name} are both given, expected one of them {see('how-to/large-logs')}")
+    if space is None:
+        return states, actions
+    check_space(space)
+    return space.logged_states, space.action_names
 
 
 def read_labels(

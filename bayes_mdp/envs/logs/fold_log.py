@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
-from bayes_mdp.envs.logs.tables import Dialect, check_roles
-from bayes_mdp.envs.logs.transition_chunks import LabelBook, Missing, Rows, Wanted, transition_chunks
+from bayes_mdp.envs.logs.columns import labels_of_user
+from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles
+from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
     END,
@@ -20,9 +21,8 @@ from bayes_mdp.mdp.data.folded_log import (
     joined,
     table_of_rows,
 )
-from bayes_mdp.mdp.space import check_space
 from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.validation import as_names, check_bool, check_callable, check_count, check_names
+from bayes_mdp.utils.validation import check_bool, check_callable, check_count
 
 if TYPE_CHECKING:
     import os
@@ -95,26 +95,6 @@ def fold(
     for log in each_log(source, roles, chunksize, {"state": states, "action": actions}, dialect):
         folded.take(log, allow_duplicates, progress)
     return folded.finish(roles["reward"] is not None or roles["cost"] is not None)
-
-
-def labels_of_user(
-    space: StateActionSpace | None, states: Sequence[Hashable] | None, actions: Sequence[Hashable] | None
-) -> tuple[Sequence[Hashable] | None, Sequence[Hashable] | None]:
-    """All states and all actions, from a space or as they are given; None: those of the log.
-
-    Raises:
-        ValueError: both are given; labels that are there twice.
-    """
-    for name, labels in (("states", states), ("actions", actions)):
-        if labels is None:
-            continue
-        check_names(name, as_names(labels))
-        if space is not None:
-            raise ValueError(f"space and {name} are both given, expected one of them {see('how-to/large-logs')}")
-    if space is None:
-        return states, actions
-    check_space(space)
-    return space.logged_states, space.action_names
 
 
 class _Fold:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
     is_empty,
+    labels_of_user,
     outcome_roles,
     read_episodes,
     read_flags,
@@ -25,9 +26,9 @@ from bayes_mdp.envs.logs.columns import (
     with_outcomes,
 )
 from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
-from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold, labels_of_user
-from bayes_mdp.envs.logs.tables import BadCells, Dialect, Several, Table, file_digest, open_table
-from bayes_mdp.envs.logs.transition_chunks import Missing, log_chunks
+from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold
+from bayes_mdp.envs.logs.tables import BadCells, Dialect, Missing, Several, Table, file_digest, open_table
+from bayes_mdp.envs.logs.transition_chunks import log_chunks
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import Roles

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
 from tarfile import TarError
@@ -288,6 +289,42 @@ def check_kind(path: Path) -> None:
             f"{path.name} is a spreadsheet, expected a CSV or Parquet file: save it as CSV, or give the DataFrame of "
             "pandas.read_excel"
         )
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What may be missing.
+
+    Args:
+        rewards: whether a reward may be.
+        states: whether a state may be: a gap.
+        steps: whether a step may be left out: likewise.
+    """
+
+    rewards: bool
+    states: bool
+    steps: bool
+
+    @classmethod
+    def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
+        """From the arguments of `read_log`.
+
+        Args:
+            roles: role -> name of a column, or None.
+            missing_reward, missing_state, gaps: as given.
+
+        Raises:
+            ValueError: a word that is none of those; roles that do not say what follows a row.
+        """
+        if all(roles[role] is None for role in ("next_state", "episode", "step")):
+            raise ValueError(
+                "next_state and episode are both None, expected one: next states, or episodes to shift states in (in "
+                "the shell --next-state or --episode); or step, if all rows are one episode "
+            )
+        check_name("missing_reward", missing_reward, ("error", "ignore"))
+        check_name("missing_state", missing_state, ("error", "gap"))
+        check_name("gaps", gaps, ("error", "cut"))
+        return cls(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
 
 
 class Blanks:

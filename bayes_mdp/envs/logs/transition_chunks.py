@@ -34,13 +34,13 @@ from bayes_mdp.envs.logs.columns import (
     warn_of_time,
 )
 from bayes_mdp.envs.logs.episodes import REPEATED, Columns, OpenEpisodes, Settled, episode_order, follow
-from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Table, plain
+from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Missing, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
 from bayes_mdp.utils.messages import ends_with_page
 from bayes_mdp.utils.typing import Names
-from bayes_mdp.utils.validation import as_names, check_count, check_name, check_names, label_list
+from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,42 +193,6 @@ class Rows(NamedTuple):
     row: Int[np.ndarray, " N"]
     next_observed: Bool[np.ndarray, " N"]
     outcomes: Mapping[str, Float[np.ndarray, " N"]] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Missing:
-    """What may be missing.
-
-    Args:
-        rewards: whether a reward may be.
-        states: whether a state may be: a gap.
-        steps: whether a step may be left out: likewise.
-    """
-
-    rewards: bool
-    states: bool
-    steps: bool
-
-    @classmethod
-    def of_words(cls, roles: Mapping[str, object], missing_reward: str, missing_state: str, gaps: str) -> "Missing":
-        """From the arguments of `read_log`.
-
-        Args:
-            roles: role -> name of a column, or None.
-            missing_reward, missing_state, gaps: as given.
-
-        Raises:
-            ValueError: a word that is none of those; roles that do not say what follows a row.
-        """
-        if all(roles[role] is None for role in ("next_state", "episode", "step")):
-            raise ValueError(
-                "next_state and episode are both None, expected one: next states, or episodes to shift states in (in "
-                "the shell --next-state or --episode); or step, if all rows are one episode "
-            )
-        check_name("missing_reward", missing_reward, ("error", "ignore"))
-        check_name("missing_state", missing_state, ("error", "gap"))
-        check_name("gaps", gaps, ("error", "cut"))
-        return cls(missing_reward == "ignore", missing_state == "gap", gaps == "cut")
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ def plot_policies(
     else:
         figure, panel, gains = _two_panels(comparison, baseline, axes)
     all_draws = np.concatenate([value.draws for value in comparison.values.values()])
+    # Common edges: the heights of two histograms can be compared.
     edges = np.histogram_bin_edges(all_draws, BINS)
     for i, (name, value) in enumerate(comparison.values.items()):
         panel.hist(value.draws, edges.tolist(), density=True, alpha=0.4, color=f"C{i}", label=shorten(name))
@@ -139,6 +140,7 @@ def _two_panels(
 def _legend_above(axes: "Axes") -> None:
     """The legend at the top, in as many columns as the axes are wide; what is drawn from zero upwards ends below it."""
     figure, entries = whole_figure(axes), len(axes.get_legend_handles_labels()[0])
+    # The highest value that is drawn, before the limits are changed.
     peak = axes.dataLim.y1
     box = whole = axes.get_window_extent()
     for columns in range(min(entries, MOST_COLUMNS), 0, -1):
@@ -189,6 +191,7 @@ def plot_cost_effectiveness(
         panel.axvline(0, color="grey", linewidth=0.8)
     if wtp is not None:
         check_number("wtp", wtp, lambda x: x >= 0, "a number of at least 0")
+        # The limits before the line are restored after it: an infinite line must not widen the axes.
         limits = panel.get_xlim(), panel.get_ylim()
         middle = (0.0, 0.0) if reference is not None else (float(effect[:, 0].mean()), float(cost[:, 0].mean()))
         panel.axline(middle, slope=wtp, color="black", linestyle="--", linewidth=1, label=f"willingness to pay {wtp:g}")
@@ -328,6 +331,7 @@ def plot_learning_curve(
     state, action, observed = (np.asarray(x) for x in (log.state, log.action, log.observed))
     busiest = int(np.bincount(state[observed]).argmax())
     targets = None if better is None else _better_actions(better, log)
+    # What is shown: the choices in the busiest state, or those in states with a better action.
     chosen = observed & (state == busiest if targets is None else (targets >= 0)[state])
     if not chosen.any():
         raise ValueError("better names states without a choice in the log, expected a state in which somebody chose")
@@ -347,6 +351,7 @@ def plot_learning_curve(
     figure, panel = place(axes)
     middle = (np.arange(num_blocks) + 0.5) * longest / num_blocks
     for label, target in lines:
+        # The first share is that of the persons, the others those of each draw.
         share, *of_draws = (
             np.bincount(block, made == target, minlength=num_blocks) / number for made in (action[chosen], *drawn)
         )
@@ -402,7 +407,9 @@ def plot_shrinkage(
     chosen = names[0] if parameter is None else parameter
     check_name("parameter", chosen, names)
     draws = np.asarray(posterior.params[chosen])
+    # Chains and draws are one axis, persons the last.
     draws = draws.reshape(-1, draws.shape[-1])
+    # Persons by their estimate: shrinkage is seen as arrows that point to the middle.
     order = np.argsort(draws.mean(0))
     figure, panel = place(axes)
     y = np.arange(len(order))
@@ -412,6 +419,7 @@ def plot_shrinkage(
     if alone is not None:
         separate = np.asarray(alone.params[chosen]).reshape(-1, len(order)).mean(0)[order]
         panel.plot(separate, y, "x", color="C1", label="alone")
+        # An arrow from the estimate alone to that within the group.
         for row, start, end in zip(y, separate, draws.mean(0)[order], strict=True):
             panel.annotate("", (end, row), (start, row), arrowprops={"arrowstyle": "->", "color": "0.7"})
     group = posterior.group()[chosen].ravel()

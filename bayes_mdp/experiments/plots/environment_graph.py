@@ -54,12 +54,14 @@ def graph_of(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str], st
         return _layers(mdp, picture, names)
     mdp = mdp if step is None else mdp.at(step)
     (source, action), outcome, probability = transitions(mdp)
+    # An end is a node of its own beside every state that may end: lines to one common end would cross the picture.
     ending = np.unique(source[outcome == mdp.n_states])
     state_positions = places(mdp.n_states, picture)
     unit = _unit(state_positions, picture)
     # Loops are above a line, ends below.
     outward = (-unit if is_line(state_positions) else unit) * _END_AWAY * outward_of(state_positions)
     positions = np.concatenate([state_positions, state_positions[ending] + outward[ending]])
+    # `ending` is sorted, so a state's place in it is the number of its end.
     target = np.where(outcome == mdp.n_states, mdp.n_states + np.searchsorted(ending, source), outcome)
     size = len(positions)
     return Graph(
@@ -96,11 +98,13 @@ def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> 
     number = np.full((2, horizon + 1, n_states), -1)
     number[0][reached] = np.arange(reached.sum())
     number[1][ends] = reached.sum() + np.arange(ends.sum())
+    # Rows are the steps, so the place within a row is the rank of the state alone.
     x = order_of(n_states, picture)
     spots = [np.stack([x[nodes[:, 1]], nodes[:, 0] + shift], -1) for nodes, shift in ((inner, 0.0), (last, horizon))]
     spots.append(np.stack([x[ending[:, 1]] - 0.4, ending[:, 0] + 0.4], -1))
     positions = np.concatenate(spots)
     reward = _pad_with_zeros(_legal_reward(mdp)[reached[:-1]], len(positions))
+    # Clipped for the index only: the targets of what ends are set below.
     follows = number[0][step + 1, np.minimum(outcome, n_states - 1)]
     return Graph(
         positions=positions,
@@ -172,6 +176,7 @@ def order_of(n_states: int, picture: Picture | None) -> np.ndarray:
     if picture is None or picture.cells is not None:
         return np.arange(n_states, dtype=float)
     x, y = np.asarray(picture.positions, float).T
+    # Sorted by x, then by y; the second argsort turns an order into ranks.
     return np.argsort(np.lexsort((y, x))).astype(float)
 
 
@@ -187,6 +192,7 @@ def outward_of(positions: np.ndarray) -> np.ndarray:
     up = np.array([0.0, -1.0])
     if is_line(positions):
         return np.broadcast_to(up, outward.shape)
+    # The middle of the picture has no outward direction: there it is zero.
     return np.where(length > 1e-9, outward / np.maximum(length, 1e-9), up)
 
 
@@ -208,6 +214,7 @@ def curves_of(graph: Graph, radius: float) -> np.ndarray:
     """
     radius = radius * graph.unit
     pairs = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
+    # How many curves a pair of nodes has, and below how many of them are drawn.
     number: dict[tuple[int, int], int] = {}
     for pair in pairs:
         number[pair] = number.get(pair, 0) + 1
@@ -218,6 +225,7 @@ def curves_of(graph: Graph, radius: float) -> np.ndarray:
         slot = drawn[pair] = drawn.get(pair, -1) + 1
         source, target = graph.positions[list(pair)]
         if pair[0] == pair[1]:
+            # Loops of one state are fanned around its outward direction, symmetrically.
             curves[e] = _loop(source, outward[pair[0]], radius, slot - (number[pair] - 1) / 2)
         else:
             angle = _bend(graph, pair, slot, number)
@@ -230,9 +238,11 @@ def _bend(graph: Graph, pair: tuple[int, int], slot: int, number: dict[tuple[int
     siblings = max(number[pair] - 1, 1)
     distance = float(np.linalg.norm(np.diff(graph.positions[list(pair)], axis=0))) / graph.unit
     long = graph.shape == "line" and distance > 1.5
+    # Without a way back: straight, or fanned symmetrically around the straight line.
     if not long and (pair[1], pair[0]) not in number:
         return (slot - (number[pair] - 1) / 2) * min(36.0 if graph.shape == "line" else 26.0, 100.0 / siblings)
     if graph.shape == "line":
+        # Long curves bend more, towards a limit: those of different length do not coincide.
         least = 32.0 if not long else 46.0 + 20.0 * (1.0 - np.exp((2.0 - distance) / 3.0))
         return least + slot * (min(28.0, 50.0 / siblings) if not long else min(14.0, 30.0 / siblings))
     return 14.0 + slot * min(20.0, 60.0 / siblings)
@@ -252,12 +262,14 @@ def _arc(source: np.ndarray, target: np.ndarray, angle: float, start: float, sto
 
 def _loop(center: np.ndarray, outward: np.ndarray, radius: float, slot: float) -> np.ndarray:
     middle = np.arctan2(outward[1], outward[0]) + np.radians(62.0) * slot
+    # The inner two control points are further out, and wider apart: the loop is a drop.
     turns = middle + np.radians([-22.0, -30.0, 30.0, 22.0])
     return center + radius * np.array([1.0, 2.9, 2.9, 1.0])[:, None] * np.stack([np.cos(turns), np.sin(turns)], -1)
 
 
 def along(curves: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Float[E T 2]: points of the curves at times Float[T] from 0 to 1."""
+    # Bernstein polynomials of degree three.
     weight = np.stack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], -1)
     return np.einsum("tc,ecd->etd", weight, curves)
 
@@ -296,6 +308,7 @@ def colors_of(number: int) -> list[Color]:
 
 def size_of(graph: Graph) -> tuple[float, float]:
     """Inches for a figure of its own."""
+    # Curves reach beyond the nodes: the extent is that of points on them.
     reach = np.concatenate([along(curves_of(graph, RADIUS), _POINTS).reshape(-1, 2), graph.positions])
     width, height = np.ptp(reach, axis=0) / graph.unit + 1.0
     unit = min(1.5, 13.0 / width, 8.0 / height)
@@ -310,6 +323,7 @@ def _draw_arrows(axes: "Axes", graph: Graph, colors: list[Color]) -> np.ndarray:
     codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
     for curve, action, probability in zip(curves, graph.action, graph.probability, strict=True):
         path = Path(curve.tolist(), codes)
+        # What is more probable is thicker and darker.
         width, opacity = 0.8 + 1.7 * probability, 0.55 + 0.45 * min(probability, 1.0)
         look = {"arrowstyle": "-|>", "mutation_scale": 8 + 5 * probability, "shrinkA": 0, "shrinkB": 0}
         arrow = FancyArrowPatch(path=path, color=colors[action], linewidth=width, alpha=opacity, **look)
@@ -353,8 +367,10 @@ def _draw_lines(axes: "Axes", graph: Graph, colors: list[Color]) -> np.ndarray:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
+    # Back in their own order, as curves side by side are numbered by it.
     likely = np.sort(np.argsort(-graph.probability, kind="stable")[:MOST_LINES])
     curves = curves_of(_with_edges(graph, likely), _SMALL_RADIUS)
+    # Many lines are fainter, so that dense parts can still be told apart.
     opacity = np.clip(0.15 + 0.7 * graph.probability[likely], 0.0, 1.0) * min(1.0, 40.0 / len(likely) ** 0.5)
     shades = [to_rgba(colors[a], o) for a, o in zip(graph.action[likely], opacity, strict=True)]
     axes.add_collection(LineCollection(list(along(curves, _POINTS)), colors=shades, linewidths=1.0))
@@ -371,6 +387,7 @@ def _with_edges(graph: Graph, index: np.ndarray) -> Graph:
 def _draw_dots(axes: "Axes", graph: Graph, colors: list[Color]) -> None:
     furthest = np.take_along_axis(graph.reward, np.abs(graph.reward).argmax(1)[:, None], 1)[:, 0]
     states, ends = graph.positions[~graph.is_end], graph.positions[graph.is_end]
+    # Symmetric around zero: white is a reward of zero.
     span = float(np.abs(furthest).max()) or 1.0
     size = float(np.clip(4000 / len(states), 4.0, 60.0))
     look = {"edgecolors": "black", "linewidths": np.where(graph.first[~graph.is_end], 2.0, 0.5), "zorder": 3}
@@ -387,6 +404,7 @@ def _set_limits(axes: "Axes", graph: Graph, curves: np.ndarray) -> None:
     (left, top), (right, bottom) = reach.min(0), reach.max(0)
     margin = 0.1 * graph.unit
     axes.set_xlim(left - margin, right + margin)
+    # y downwards: the first step, or the upper row of a grid, is at the top.
     axes.set_ylim(bottom + margin, top - margin)
 
 

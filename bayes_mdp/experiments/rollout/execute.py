@@ -105,6 +105,7 @@ def prepare(case: RunConfig) -> Prepared:
     """Make everything that a run needs (host side: the prior is inferred here, the true MDP is solved)."""
     # Three streams, whatever the run needs of them: a belief or an environment less does not shift the others.
     keys, key_belief, key_envs = _streams(fused_key(case.key), np.arange(case.num_seeds))
+    # Environments that are drawn for each seed have no largest reward yet.
     if isinstance(case.agent, ChecksOptimism) and not case.own_env:
         case.agent.check_optimism(_largest_reward(case.environment))
     space, envs = case.space, case.environment
@@ -124,6 +125,7 @@ def prepare(case: RunConfig) -> Prepared:
         if support is not None:
             support = check_paid(support, sim, envs.mdp, space, horizon=case.horizon, batched=case.own_env)
         belief, constants, own_belief = _belief(key_belief, case, whole, sim)
+    # A belief that may be refitted needs breaks between chunks, where the host can do it.
     refits = isinstance(belief, CanRefit)
     layout = layout_of(case, ends=envs.mdp.end_probs is not None, values=values, refits=refits)
     problem = Problem(space, case.objective, case.environment.mdp.initial)
@@ -189,6 +191,7 @@ def _belief(
 
 
 def _example(space: StateActionSpace) -> Transitions:
+    # Any transition will do: it is only traced, to see which leaves an update changes.
     number, index = jnp.zeros(()), jnp.zeros((), jnp.int32)
     ended = jnp.zeros((), bool) if space.ends else None
     return Transitions(index, index, number, index, ended, None, index)
@@ -271,11 +274,13 @@ def check_seeds_fit(num_seeds: int, mesh: Mesh | None, carry: PyTree) -> None:
     Raises:
         ValueError: it does not fit.
     """
+    # What the carries of all seeds take, from their shapes alone.
     needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(carry))
     devices = [jax.devices()[0]] if mesh is None else list(mesh.devices.flat)
     limit, whose_memory = memory_limit(), "half of what is free"
     left = [device_bytes(device) for device in devices]
     if all(x is not None for x in left):
+        # Seeds are shared out evenly, and the device with the least memory left decides.
         needed, limit = needed / len(devices), min(x for x in left if x is not None) // 2
         whose_memory = "half of a device"
     if needed > limit:
@@ -491,6 +496,7 @@ def cumulative_regret(case: RunConfig, prepared: Prepared, outcome: Outcome) -> 
         return np.cumsum(_oracle_rewards(case, prepared) - outcome.reward, axis=1)
     # Bayes' and objective regret have values of every plan; the others compare with the rate of an optimal policy.
     rate = optimal_rate(prepared.envs.mdp, case.objective, batched=prepared.own_env)
+    # One value for each seed, or one for all.
     rate_of_seed = np.broadcast_to(np.asarray(rate, np.float64)[..., None], (outcome.reward.shape[0], 1))
     return np.cumsum(rate_of_seed * units(prepared.layout) - outcome.reward, axis=1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.agents import Greedy
-from bayes_mdp.decisions.host_optima import best_policies
+from bayes_mdp.decisions.host_optima import improved_policies
 from bayes_mdp.experiments.rollout.simulator import Segment
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import (
@@ -22,6 +22,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     restart_at_ends,
 )
+from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import Solution, evaluate, solve
@@ -50,6 +51,7 @@ class Truth(eqx.Module):
 
     def value(self, policy: PolicyLike, objective: Objective) -> Float[Array, "*H S"]:
         """The value of a policy in the true MDP, exact."""
+        # A greedy policy is given by its table of actions, which is evaluated without a row of probabilities.
         assert self.mdp is not None
         followed = policy.best if isinstance(policy, Greedy) else policy
         return evaluate(self.mdp, followed, objective).v
@@ -74,6 +76,7 @@ class Truth(eqx.Module):
             gap = (self.optimal - new)[block.state]
             return jnp.sum(gap if block.live is None else jnp.where(block.live, gap, 0.0))
         step, state = block.step[0], block.state[0]
+        # What remains of the episode is worth, under the old plan, less what it is worth under the new one.
         lost = (old - new)[step, state]
         if block.live is not None:
             lost = jnp.where(block.live[0], lost, 0.0)
@@ -110,12 +113,15 @@ class Plan(NamedTuple):
 
 
 def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Plan:
-    """An optimal plan of the true MDP, in float64: discounted or of episodes by NumPy; others, or a batch, by JAX."""
-    if not batched and isinstance(objective, (Discounted, Episodic)):
+    """An optimal plan of the true MDP, in float64: by NumPy; of a batch, or where that does not settle it, by JAX."""
+    if not batched and isinstance(objective, (Discounted, Episodic, AverageReward)):
+        check_fit(objective, mdp.reward.shape)
         rows, drawn = pairs_of_mdp(mdp)
-        best = best_policies(rows, drawn, objective)
-        q = best.table(rows, mdp.n_actions)[0]
-        return Plan(q, q.max(-1), q.argmax(-1), np.asarray(np.nan), np.asarray(best.values.gap[0]))
+        best = improved_policies(rows, drawn, objective)
+        if np.isfinite(best.values.gap[0]):
+            q = best.table(rows, mdp.n_actions)[0]
+            gain = best.values.first[0, 0] if isinstance(objective, AverageReward) else np.nan
+            return Plan(q, q.max(-1), q.argmax(-1), np.asarray(gain), np.asarray(best.values.gap[0]))
     answer = solve_in_float64(mdp, objective, batched=batched)
     return Plan(*map(np.asarray, (answer.q, answer.v, answer.policy, answer.gain, answer.gap)))
 

@@ -123,6 +123,7 @@ def thin(belief: CanUpdate, prior: PriorLike, key: PRNGKeyArray, num: int) -> Ca
 
 def list_outcomes(belief: Belief, outcome: Int[Array, "*H S A K"], space: StateActionSpace) -> Belief | CanList:
     """`belief` with counts for the outcomes of the simulator only, where it can: cheaper; its numbers stay the same."""
+    # Already lists, or a list that would be as long as the rows: nothing is saved.
     if space.successors is not None or not isinstance(belief, CanList) or outcome.shape[-1] == space.n_outcomes:
         return belief
     return belief.listed(np.broadcast_to(np.asarray(outcome), (*space.shape, outcome.shape[-1])))
@@ -132,6 +133,7 @@ def on_device(tree: Tree) -> Tree:
     """Arrays and numbers as JAX arrays of JAX's default widths; typed keys stay."""
 
     def place(leaf: PyTree) -> Array:
+        # Arrays of JAX are left where they are; keys would not survive a trip through NumPy.
         if isinstance(leaf, jax.Array):
             return leaf
         array = np.asarray(leaf)
@@ -185,6 +187,7 @@ def refits_on_host(belief: object) -> bool:
 
 def _leaves_of_refit(belief: CanRefit) -> list[bool]:
     """Which leaves a refit on the host changes; it is made once."""
+    # A leaf that is the same object was handed on.
     refitted = belief.refit(jax.random.key(0))
     return [new is not old for new, old in zip(jax.tree.leaves(refitted), jax.tree.leaves(belief), strict=True)]
 
@@ -225,6 +228,7 @@ class Refits:
         refit = refit_by_numpy if self._on_host else refit_by_jax
         renewed = refit(keys, _take(belief, padded), self._constants, row)
         belief = self._write(belief, seeds, renewed)
+        # Compilation is part of the seconds: it is part of what a refit costs.
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
         self._sizes.update(() if self._on_host else (size,))
         _LOG.info("%d: %d of %d beliefs inferred anew, %.1f s so far", row, seeds.size, due.size, self._seconds)
@@ -232,6 +236,7 @@ class Refits:
 
     def _write(self, belief: BeliefTree, seeds: Int[np.ndarray, " n"], renewed: BeliefTree) -> BeliefTree:
         def one(old: AnyArray, new: AnyArray) -> Array:
+            # On the host: a scatter would be compiled for every number of seeds.
             array = np.array(old)
             array[seeds] = new[: seeds.size]
             return jnp.asarray(array)
@@ -251,6 +256,7 @@ def refit_by_jax(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTr
 
 def refit_by_numpy(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree, row: int) -> BeliefTree:
     """The same, one after the other in NumPy."""
+    # Once for all seeds: the constants are not copied for each.
     fixed = jax.tree.map(np.asarray, constants)
     renewed = []
     for i, key in enumerate(np.asarray(jax.random.key_data(keys))):  # a slice of keys would be compiled for each
@@ -334,6 +340,7 @@ def check_paid(
         ValueError: names the first state and action that can be reached, what is paid there, and the law.
     """
     listed = np.asarray(sim.outcome)
+    # The leading axis of a batch of environments, and the axes of an index of its tables: (step,) state, action.
     lead, axes = listed.shape[:batched], listed.ndim - batched - 1
     grid = np.broadcast_to(listed, (*lead, *space.shape, listed.shape[-1]))
     legal = np.ones(space.shape, bool) if space.legal is None else np.broadcast_to(space.legal, space.shape)
@@ -349,6 +356,7 @@ def check_paid(
     learnable = support.at(cell, outcome if space.successors is None else np.asarray(space.place(cell, outcome)))
     for piece in pieces:
         bad = np.broadcast_to(~piece.lies_in(learnable), outcome.shape)
+        # A pair that no first state leads to is never paid; reachability is only computed where something is wrong.
         if bad.any() and not batched:
             reached = _reachable_states(
                 listed, np.asarray(mdp.initial) > 0, legal if axes == legal.ndim else legal[0], horizon
@@ -384,6 +392,7 @@ def refuse_paid(refused: RefusedReward, support: RewardSupport, space: StateActi
         return
     time, step, state, action, outcome = (int(np.asarray(x)[seed]) for x in refused[:-1])
     cell = (state, action) if space.horizon is None else (step, state, action)
+    # A support of listed outcomes is indexed by place in the list.
     place = outcome if space.successors is None else int(space.place(tuple(map(np.asarray, cell)), np.asarray(outcome)))
     learnable = support.map_arrays(np.asarray).at(cell, place).cell(())
     reward = f"{float(np.asarray(refused.reward)[seed]):g}"
@@ -413,6 +422,7 @@ def payable_rewards(law: RewardLaw, cell: Cells, outcome: Int[np.ndarray, " P"])
         return [_normal(mean, scale[entry] if scale.ndim else scale)]
     if type(law) is ListedReward:
         value = np.asarray(law.value, np.float64)[cell]
+        # [P E]: which entries of the list belong to the outcome of each transition, and can happen.
         listed = (np.asarray(law.outcome)[cell] == outcome[:, None]) & (np.asarray(law.probability)[cell] > 0)
         return [_where(possible, value_of_entry) for possible, value_of_entry in zip(listed.T, value.T, strict=True)]
     if type(law) is ListedRewards:
@@ -454,6 +464,7 @@ def _possible(law: dist.Distribution, values: Float[np.ndarray, " V"]) -> Bool[n
         return np.asarray(law.probs).T > 0
     if isinstance(law, (dist.BernoulliProbs, dist.BernoulliLogits, dist.BinomialProbs, dist.BinomialLogits)):
         probs = np.asarray(law.probs)
+        # NumPyro clips probabilities, so 0 and the number of trials are compared with the probability itself.
         return ((value == 0) | (probs > 0)) & ((value == values.max()) | (probs < 1))
     return np.asarray(law.log_prob(jnp.asarray(value))) > -np.inf
 
@@ -478,12 +489,14 @@ def _reachable_states(
     by_step, n_states = outcome.ndim == 4, initial.size
     seen = np.zeros((*outcome.shape[: outcome.ndim - 2],), bool)
     now = initial.copy()
+    # A breadth-first search over S states ends after S steps at most.
     steps = outcome.shape[0] if by_step else horizon or n_states
     # Breadth first: states that some action leads to, step by step.
     for step in range(steps):
         if by_step:
             seen[step] = now
         else:
+            # Only the states that are new go on.
             now, seen = now & ~seen, seen | now
         table, allowed = (outcome[step], legal[step]) if by_step else (outcome, legal)
         after = np.zeros(n_states + 1, bool)  # the last: the end

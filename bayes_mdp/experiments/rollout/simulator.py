@@ -151,6 +151,7 @@ def _thresholds(probs: np.ndarray) -> np.ndarray:
     # Relative to the total, so that the last outcome takes up the rounding error of the sum.
     cumulative = np.cumsum(probs, axis=-1)
     relative = cumulative[..., :-1] / cumulative[..., -1:]
+    # The next power of two, less one: what a binary search of m steps can tell apart.
     pad = (1 << (probs.shape[-1] - 1).bit_length()) - probs.shape[-1]
     return np.pad(relative, [(0, 0)] * (probs.ndim - 1) + [(0, pad)], constant_values=2.0)
 

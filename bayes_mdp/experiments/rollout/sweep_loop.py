@@ -203,6 +203,7 @@ def begin(layout: EpisodeLayout, setting: EpisodeContext, key: Key[Array, ""]) -
     tables = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), setting.agent.tables(setting.problem))
     rewards = jnp.zeros(layout.num_steps)
     steps = Steps(rewards.astype(jnp.int32), rewards, rewards if setting.agent.frozen else None)
+    # Key 0 is that of the first state; chunks begin with 1.
     first, number_key = jax.random.split(jax.random.fold_in(key, 0))
     state = setting.env.reset(first, jax.random.uniform(number_key))
     message = Message(number, number, jnp.bool_(True), jnp.bool_(False))
@@ -227,7 +228,6 @@ def iterate(
     """
     # 23 random bits are a float32 in [0, 1), exactly.
     for_action, for_outcome = ((words >> 9).astype(jnp.float32) * _UNIT)[:2]
-    # Both halves run in every iteration, one of them masked: under `vmap` a branch would run both as well.
     moved = _forward(layout, setting, seed, key, for_action, for_outcome)
     return _backward(layout, setting, seed, moved, key, for_outcome)
 

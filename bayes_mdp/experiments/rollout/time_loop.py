@@ -260,6 +260,7 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     keys, agent, problem = streams(key), setting.agent, setting.problem
     agent_state = agent.init(keys.init, problem)
     visits = jnp.zeros(problem.space.shape)
+    # Under Episodic the state is replaced by that of the first row.
     state = setting.simulator.reset(jax.random.fold_in(keys.reset, 0))
     refused = None
     if setting.support is not None:
@@ -269,6 +270,7 @@ def start(layout: Layout, setting: RunContext, key: Key[Array, ""], belief: Beli
     if layout.always:
         return carry
     zero = jnp.int32(0)
+    # The plan at time 0 has the key of time 0, as in a run that always plans.
     policy, agent_state = _plan(layout, setting, keys, carry, zero, zero)
     plan = PlanState(policy, _value(layout, setting, policy), visits, zero, zero, zero)
     return replace(carry, agent_state=agent_state, plan=plan)
@@ -407,6 +409,7 @@ def _plan_if_due(
     Under `vmap` a condition of each seed would become a select, and every segment would cost a plan. The maximum over
     the axis of seeds is one number for all: the branch stays a branch.
     """
+    # Under Episodic the step follows from the row; otherwise it is counted from the last end.
     step = step if layout.episodic else current.step
     plans = current.planned_time, current.previous_time
     context = ReplanContext(time, step, step == 0, carry.visits, current.planned_visits, *plans)
@@ -503,6 +506,7 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
     if isinstance(agent, KeepsAccount):
         carry = replace(carry, agent_state=account_block(agent, problem, carry.agent_state, data, weight))
+    # The belief is put together, updated, and taken apart again: constants are not carried.
     whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
     return replace(carry, belief=changing(whole, carry.belief))
 

@@ -298,6 +298,7 @@ class _Plan:
 
     @property
     def num_iterations(self) -> int:
+        # Rounded up: an iteration is a step of all environments.
         return -(-self.num_steps // self.options.num_envs)
 
     def evaluations_before(self, iteration: int) -> int:
@@ -313,6 +314,7 @@ class _Plan:
         longest = max(min(self.options.chunk, self.num_iterations // 100), 1)
         plan = self.options.evaluation
         whole = gcd(self.num_iterations, 0 if plan is None else plan.every // self.options.num_envs)
+        # A divisor that is far shorter would cost more calls than one more compilation saves.
         best = next(size for size in range(longest, 0, -1) if whole % size == 0)
         return best if 4 * best >= longest else longest
 
@@ -352,6 +354,7 @@ class _Session:
             while done < total and stops.received is None:
                 until = self._plan.next_stop(done)
                 state, report = self._engine.chunk(state, done, until - done)
+                # In this order: what is learnt is logged, then evaluated, then kept.
                 self._log.add(report, done)
                 self._evaluate(state, done, until)
                 done = until
@@ -369,10 +372,12 @@ class _Session:
         if self._checkpoints is None or newest is None:
             return 0, self._engine.begin()
         arrays = self._checkpoints.load(newest)
+        # The log is kept beside the arrays of the engine, under a prefix.
         self._log.restore({name[4:]: x for name, x in arrays.items() if name.startswith("log ")})
         return newest, self._engine.restore(arrays, str(self._path))
 
     def _evaluate(self, state: PyTree, before: int, now: int) -> None:
+        # Evaluations are numbered, so that each has random numbers of its own, after a restart too.
         number = self._plan.evaluations_before(now)
         if number > self._plan.evaluations_before(before):
             plan = self._plan.options.evaluation
@@ -424,6 +429,7 @@ class Log:
             ValueError: a reward was not finite; names seed, environment and step.
         """
         ended, score = np.asarray(report.ended), np.asarray(report.score)
+        # The first in the order of seeds, then of iterations.
         bad = ~np.isfinite(score)
         if bad.any():
             seed, t, env = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
@@ -433,6 +439,7 @@ class Log:
             )
         length = np.asarray(report.length)
         ends = np.nonzero(ended)
+        # Rows of numbers: seed, iteration, environment, score, length.
         events = np.stack([ends[0], ends[1] + first, ends[2], score[ends], length[ends]], 1).astype(np.float64)
         self._episodes.append(events)
         self._add_row(report, events, first + ended.shape[1])
@@ -451,6 +458,7 @@ class Log:
 
     def _count(self, cells: np.ndarray, first: int) -> None:
         assert self.visits is not None
+        # The frame of an iteration: the whole training is cut into FRAMES parts of equal length.
         frame = (first + np.arange(cells.shape[1])) * FRAMES // self._num_iterations
         seed = np.arange(self._num_seeds)
         # `add.at`, since several environments of a seed may stand in one cell, which `+=` would count once.
@@ -488,6 +496,7 @@ class Log:
         """The frames of a training that was to be shorter or longer, as frames of this one."""
         frames = np.zeros_like(visits)
         for frame in range(FRAMES):
+            # A frame goes whole to the one in which it began; what is beyond the new end goes to the last.
             frames[:, min(frame * num_iterations // self._num_iterations, FRAMES - 1)] += visits[:, frame]
         return frames
 
@@ -510,6 +519,7 @@ class Log:
         events_of_seed = [events[events[:, 0] == seed] for seed in range(self._num_seeds)]
         longest = max(map(len, events_of_seed))
         padded = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0)), constant_values=np.nan) for x in events_of_seed])
+        # Counted in steps of all environments of the seed, after the iteration.
         step = (padded[..., 1] + 1) * self._num_envs
         columns = {"episode_score": padded[..., 3], "episode_length": padded[..., 4], "episode_step": step}
         return result.assign({name: (("seed", "episode"), x) for name, x in columns.items()})
@@ -532,6 +542,7 @@ class Log:
 
 
 def _means(group: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
+    # Means by group; nan for a group without values.
     total = np.bincount(group, values, number)
     count = np.bincount(group, minlength=number)
     return np.where(count, total / np.maximum(count, 1), np.nan)
@@ -567,6 +578,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
     missing = next((name for name in _READ if name not in configuration), None)
     if missing is not None:
         raise ValueError(f"{path} holds the training of another version, without {missing!r} in its configuration")
+    # Through JSON, as what is kept: a tuple is then a list on both sides.
     for name, mine in (("agent", describe(agent, "agent")), ("env", describe_env(env))):
         difference = first_difference(configuration[name], json.loads(json.dumps(mine)), name)
         if difference is not None:
@@ -580,6 +592,7 @@ def load_training(path: str | Path, agent: NeuralAgent, env: ObservedEnvironment
     learnt = {name[len(_LEARNER) :]: x for name, x in arrays.items() if name.startswith(_LEARNER)}
     num_envs = configuration["options"]["num_envs"]
     spec = env.spec if isinstance(env, HostEnv) else spec_of(env, num_envs)
+    # The key does not matter: `eval_shape` draws nothing.
     keys = jax.random.split(jax.random.key(0), configuration["num_seeds"])
     shapes = jax.eval_shape(jax.vmap(lambda key: agent.init(key, spec)), keys)
     learner = fill(shapes, learnt, str(checkpoint_path(folder, newest)))

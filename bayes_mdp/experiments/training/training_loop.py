@@ -128,6 +128,7 @@ def check_bytes_fit(needed: int, what: str) -> None:
     Raises:
         ValueError: it does not fit; the message gives its size.
     """
+    # On a CPU the device does not say how much memory it has: what the machine has free counts.
     free = device_bytes(jax.devices()[0])
     free = free_bytes() if free is None else free
     if needed > free:
@@ -295,6 +296,7 @@ def choose(
     """Actions of an evaluation, and the memory of the agent; `epsilon` None: those that `act` takes."""
     if epsilon is not None:
         return epsilon_greedy(key, agent.values(learner, observation).q, epsilon), memory
+    # An evaluation acts as at the end of training; the largest iteration whose number of steps fits an int32.
     late = jnp.asarray(jnp.iinfo(jnp.int32).max // max(len(started), 1))  # beyond the end of every schedule
     choice = agent.act(key, learner, memory, observation, started, late)
     return choice.action, choice.memory
@@ -338,6 +340,7 @@ def play_seeds(
     keys: Key[Array, " N"], agent: NeuralAgent, learner: PyTree, env: ObservedEnvironment, how: Evaluation
 ) -> list[np.ndarray]:
     """Scores of the episodes that ended, of each seed; keys and `learner` are [seed ...]. Compiled."""
+    # Rounded up: at least as many steps as were asked for.
     shape = (-(-how.steps // how.num_envs), how.num_envs)
     played = _play_seeds(keys, agent, learner, env, how.epsilon, shape)
     ended, score = (np.asarray(x) for x in played)
@@ -397,6 +400,7 @@ class CompiledEngine:
     ) -> None:
         self._agent, self._env, self._options = agent, env, options
         self._num_seeds = num_seeds
+        # Three streams: what is evaluated, and how often, does not change the training.
         key_begin, key_run, self._key_play = jax.random.split(key, 3)
         self._begin_keys, self._run_keys = (jax.random.split(k, num_seeds) for k in (key_begin, key_run))
         self._chunk = jax.jit(jax.vmap(run_chunk, in_axes=(0, None, None, 0, None)), donate_argnums=3)

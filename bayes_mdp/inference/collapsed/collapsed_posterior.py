@@ -160,6 +160,7 @@ class CollapsedPosterior(MixturePosterior):
             key: of the draws.
         """
         values = [np.asarray(x, np.float64) for x in self.values]
+        # The value of element i in component k is values[k, index[i]]: equal hyperparameters are stored once a class.
         index = [np.asarray(x) for x in self.index]
         rewards = self.data_statistics.reward_cells
 
@@ -191,6 +192,8 @@ class CollapsedPosterior(MixturePosterior):
             ValueError: that of a reward does not exist, in a component or over the hyperparameters; inside a trace the
                 former is nan, and the latter a number.
         """
+        # A mean over hyperparameters may be infinite though each component has one: shown from the program, not from
+        # draws.
         index = first_index(self.missing_means())
         if index is not None:
             pair = f"state {self.space.state_names[index[-2]]!r}, action {self.space.action_names[index[-1]]!r}"
@@ -226,6 +229,7 @@ class CollapsedPosterior(MixturePosterior):
         cells = np.asarray(rewards.select(elements, -np.inf))
         if rewards.by_outcome:
             possible = np.asarray(self.component(0).transition_probs.mean()) > 0
+            # An outcome that cannot be has no cell that matters.
             cells = np.where(possible, cells, -np.inf).max(-1)
         return cells if self.space.legal is None else np.where(np.asarray(self.space.legal), cells, -np.inf)
 
@@ -242,6 +246,7 @@ class CollapsedPosterior(MixturePosterior):
         leaves = [np.asarray(x, np.float64)[:, i[first]] for x, i in zip(self.values[1:], index, strict=True)]
         belief: RewardBelief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         means = np.asarray(in_numpy(lambda prior: prior.after(data[first]).mean(), belief))
+        # The k of a generalised Pareto fitted to weight times |mean|: k >= 1 means that the mean does not exist.
         shapes = tail_shapes(np.asarray(self.log_weights, np.float64), means.reshape(self.num_components, -1))
         k = self._largest_of_pairs(shapes[element.reshape(-1)])
         first_heavy = first_index(k >= HEAVY_MEAN)
@@ -336,11 +341,13 @@ class CollapsedPosterior(MixturePosterior):
             return None
         rng = host_generator(key)
         leaves = [x[:, np.asarray(i)] for x, i in zip(values, self.index, strict=True)]
+        # Dirichlet of every component: its prior plus the counts that all share.
         concentration = leaves[0] + np.asarray(data.transition_probs.dense_counts, np.float64)
         rows = draw_dirichlet_rows(rng, concentration)
         if not isinstance(rewards, RewardCells):
             return ComponentDraws(rows, ())
         prior = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves[1:])
+        # The same statistics update the reward belief of each component.
         after = prior.after(np.asarray(rewards.data, np.float64))
         streams = RewardStreams(jax.random.fold_in(key, 1), np.arange(len(rewards.data)))
         return ComponentDraws(rows, after.draw(streams, len(rows)))
@@ -362,6 +369,7 @@ class CollapsedPosterior(MixturePosterior):
         if self.is_integrated:
             return problems
         size = float(self.effective_sample_size())
+        # 1 / sum of w^2: how many equally weighted draws the mixture is worth.
         if not size >= LOW_SHARE * self.num_components:
             problems.append(
                 f"the weights have an effective sample size of {size:.3g} of {self.num_components} components: new "
@@ -424,13 +432,16 @@ class CollapsedPosterior(MixturePosterior):
         check_weighted(transitions, weight)
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
+        # An integral is worked out anew with all data: no degeneracy of weights can build up.
         if self.integration is not None and self.hierarchy is not None and is_concrete(transitions, weight, self):
             return self._integrate_after(self.data_statistics.update(transitions, weight))
+        # Bayes' rule on the components: w_k becomes w_k p(new data | earlier data, h_k).
         gain = self._gain(transitions, weight)
         log_weights = jnp.asarray(self.log_weights) + gain
         after = replace(
             self,
             data_statistics=self.data_statistics.update(transitions, weight),
+            # The largest is zero, so that exponentials neither over- nor underflow after many updates.
             log_weights=log_weights - jnp.max(log_weights),
             integration=None if self.integration is None else self.integration.after(self.log_weights, log_weights),
         )
@@ -464,6 +475,7 @@ class CollapsedPosterior(MixturePosterior):
             NotIntegrableError: as `integrate`.
         """
         assert self.hierarchy is not None
+        # The mode moves little with new data: the search starts from the heaviest values.
         heaviest = np.argsort(-np.asarray(self.log_weights))[:LOOKED_AT]
         starts = {name: np.asarray(x)[heaviest] for name, x in self.hyperparameters.items()}
         data = jax.tree.map(np.asarray, data_statistics)
@@ -489,6 +501,7 @@ class CollapsedPosterior(MixturePosterior):
         chosen = jnp.where(low, systematic(key_resample, jnp.asarray(self.weights), number), jnp.arange(number))
         log_weights = jnp.where(low, 0.0, self.log_weights)
         resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
+        # Each move leaves p(h | all data) invariant, the conjugate sites integrated out.
         hyperparameters = moved(key_move, self.hierarchy, self.data_statistics, resampled, self.moves)
         values = compress(self.hierarchy, self._classes(), hyperparameters)
         hyperparameters, values = jax.tree.map(
@@ -528,6 +541,8 @@ class CollapsedPosterior(MixturePosterior):
         block = jax.tree.map(jnp.atleast_1d, transitions)
         weights = jnp.broadcast_to(jnp.asarray(weight, float), block.state.shape)
 
+        # The chain rule: log p(d_1, ..., d_n) is the sum of log p(d_i | d_1, ..., d_i-1), so that statistics grow in
+        # the scan.
         def see(loop: Loop, x: tuple[Transitions, Float[Array, ""]]) -> tuple[Loop, None]:
             data_statistics, total = loop
             return (
@@ -541,17 +556,20 @@ class CollapsedPosterior(MixturePosterior):
     def _gain_of_one(self, transition: Transitions, weight: Float[Array, ""]) -> Float[Array, " K"]:
         rows, rewards = self.data_statistics.transition_probs, self.data_statistics.reward_cells
         cell, outcome = transition.cell(self.space), transition.outcome(self.space)
+        # Only the site row that the transition touches is looked at: O(K O), not all K S A O concentrations.
         row, column = rows.place(cell, outcome)
         prior = jnp.asarray(self.values[0])[:, jnp.asarray(self.index[0]).at[row].get(mode="clip")]
         concentration = prior + jnp.asarray(rows.counts).at[row].get(mode="clip")
         chosen, total = jnp.take(concentration, column, axis=-1, mode="clip"), concentration.sum(-1)
         row_weight = transition.row_weight(weight)
+        # Known rows, and places beyond the table, believe nothing: their density is the same in every component.
         believed = (row < len(rows.prior)) & (column < prior.shape[-1]) & (row_weight > 0)
         # Pólya urn: log E[p_o^w] = log rising(c_o, w) - log rising(c0, w) for each component.
         rising = log_rising(jnp.where(chosen > 0, chosen, 1.0), row_weight) - log_rising(total, row_weight)
         gain = jnp.where(believed, rising, 0.0)
         if transition.reward is None or not isinstance(rewards, RewardCells):
             return gain
+        # The reward of the cell: its belief after earlier data, then the marginal density of one more.
         weight, reward = transition.observed_rewards(weight, by_outcome=rewards.by_outcome)
         element = rewards.element(cell, outcome)
         leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
@@ -583,11 +601,13 @@ class CollapsedPosterior(MixturePosterior):
             return self._refit(key)
         if self.refits_on_host and self.mcmc is None:
             try:
+                # As many draws as before, because the arrays of a compiled loop keep their shapes.
                 integrated = self._integrate(host_generator(key), self.data_statistics, self.num_components)
             except NotIntegrableError:
                 pass  # chains, below
             else:
                 new = integrated.hyperparameters, integrated.parameters, np.zeros(self.num_components)
+                # Equal weights: log weights of zero.
                 old = dict(self.hyperparameters), self.values, self.log_weights
                 draws, values, weights = jax.tree.map(lambda x, like: np.asarray(x, like.dtype), new, old)
                 return replace(self, hyperparameters=draws, values=values, log_weights=weights, integration=None)
@@ -603,10 +623,12 @@ class CollapsedPosterior(MixturePosterior):
         fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
         settings = {"options": self.options, "share": self.share, "moves": self.moves}
         fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **settings)
+        # The carry of a loop keeps its types.
         return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
 
     def _classes(self) -> Classes:
         first = tuple(_first(i, v.shape[-1]) for i, v in zip(self.index, self.values, strict=True))
+        # One element of each class suffices to compute the values of the class.
         return Classes(self.index, first)
 
     def thinned(self, key: PRNGKeyArray, num: int, *, moves: int | None = None) -> "CollapsedPosterior":
@@ -671,6 +693,7 @@ def from_draws(
     total = len(next(iter(flat.values())))
     if num_components is not None:
         # Evenly spaced over all chains: neighbouring draws are correlated.
+        # A row of `flat` for each draw; chains lie one after the other.
         chosen = np.linspace(0, total - 1, num_components).astype(int)
         flat, total = {name: x[chosen] for name, x in flat.items()}, num_components
     values = compress(hierarchy, classes, flat)
@@ -694,6 +717,8 @@ def from_integral(
     options: NUTS,
 ) -> CollapsedPosterior:
     """The mixture over the nodes, or the weighted draws, of an integral. Host side."""
+    # The prior alone must be normalised for the evidence to be one: factors and observations of the program divide
+    # out.
     number, integration = len(integrated.log_weights), integrated.integration
     # Of the data given what the program observes itself; nan: the integral over the prior alone is not known, or the
     # data are sums that do not hold a part of their density.
@@ -711,6 +736,7 @@ def from_integral(
         integration=integration,
         hierarchy=hierarchy,
         options=options,
+        # Refit below half of what the weights are worth now, not of their number: nodes of a grid never weigh alike.
         share=float(SHARE * worth / number),
         observed=hierarchy.program.observed,
         route=integrated.method,
@@ -749,6 +775,7 @@ def _refit_by_key(posterior: CollapsedPosterior, key: PRNGKeyArray) -> Collapsed
 
 def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:
     """What `posterior` believes, as a belief before any data."""
+    # Concentrations after data become the prior; sums of rewards likewise.
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     posterior = replace(posterior, transition_probs=rows.with_prior(rows.site_concentration))
     if isinstance(rewards, RewardCells):
@@ -770,6 +797,7 @@ def _first(index: Int[AnyArray, "..."], size: int) -> Int[AnyArray, " {size}"]:
     """One entry of each class."""
     if is_concrete(index):  # on the host: nothing is compiled
         first, classes = np.zeros(size, np.int32), np.ravel(np.asarray(index))
+        # The last element of a class wins; any one would do.
         first[classes] = np.arange(classes.size, dtype=np.int32)
         return first
     flat = jnp.ravel(jnp.asarray(index))
@@ -792,9 +820,11 @@ def fit_of(
         method: "quadrature", "importance" or "collapsed" (chains).
         asked: whether it was asked for by name: then chains do not take the place of an integral that fails.
     """
+    # Everything that depends on the program alone is made once; data are arguments of what follows.
     before, model = jax.tree.map(np.array, hierarchy.prior), hyperparameter_model(hierarchy)
     classes, drawable = find_classes(hierarchy), hierarchy.draws_prior
     rechecked = list[bool]()
+    # Chains times samples: the prior's draws are as many as the posterior's, so that shapes agree.
     number = options.num_chains * options.num_samples
     draw = quick_jit(lambda key: jax.vmap(hierarchy.draw)(jax.random.split(key, number)))
     chains_of = jax.jit(lambda key, data_statistics: run_chains(key, model, data_statistics, options))
@@ -820,6 +850,7 @@ def fit_of(
         return _numpy(replace(drawn, mcmc=None, integration=None, options=options, route=method, share=SHARE, moves=0))
 
     def chains_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> CollapsedPosterior:
+        # Equal rows are merged by class before the chains: the density is summed over classes, not over pairs.
         chains = chains_of(key, grouped(data_statistics, classes))
         return replace(mix(chains.draws, data_statistics, classes), mcmc=chains, options=options)
 
@@ -842,6 +873,7 @@ def fit_of(
                     ) from error
                 sys.stderr.write(f"infer: chains draw the hyperparameters, as an integral fails: {error}\n")
                 posterior = chains_on_host(key, data_statistics)
+        # The proof was numerical at random points; once more at points that matter.
         if data is not None and not rechecked:
             _recheck(hierarchy, posterior)
             rechecked.append(True)
@@ -857,6 +889,7 @@ def fit_of(
 def _recheck(hierarchy: Hierarchy, posterior: CollapsedPosterior) -> None:
     """The certificate once more where the first result is used: at values from the posterior."""
     heaviest = np.argsort(-np.asarray(posterior.log_weights), kind="stable")
+    # Values within e^-20 of the heaviest: others may lie where the program overflows.
     heaviest = heaviest[np.asarray(posterior.log_weights)[heaviest] > -20.0 + np.max(posterior.log_weights)]
     chosen = heaviest[np.linspace(0, len(heaviest) - 1, NUM_RECHECKED).astype(int)]
     draws = {name: np.asarray(x)[chosen] for name, x in posterior.hyperparameters.items()}

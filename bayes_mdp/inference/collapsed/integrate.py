@@ -109,6 +109,7 @@ class Marginal:
     @cached_property
     def _place_program(self) -> HostProgram:
         def one(point: Float[Array, " D"], held: Values) -> tuple[Array, dict[str, Array], tuple[Array, ...]]:
+            # The Jacobian is in log_prior: the density is that of u on the real line.
             log_prior, _, values = self.prior.place_one(point, held, None)
             # One number for each class of equal prior parameters, not one for each entry of the arrays.
             leaves = jax.tree.leaves(self.hierarchy.parameters(values))
@@ -150,6 +151,7 @@ class Marginal:
         # Equal priors and equal counts have equal terms: each is computed once, and counted `times`.
         nonzero = np.nonzero(counts)
         entry, count, times = _alike(number[nonzero], counts[nonzero])
+        # Rows by pattern: the sum of a row's prior parameters is the same for all rows of one pattern.
         total = counts.sum(-1)
         row, of_row, rows = _alike(pattern[total > 0], total[total > 0])
         return RowCounts(entry, count, times, row, of_row, rows)
@@ -174,6 +176,7 @@ class Given:
     def __init__(self, marginal: Marginal, data_statistics: ConjugatePosterior) -> None:
         self.marginal, self._rows = marginal, marginal.counted(data_statistics)
         # What sums of rewards do not hold, the factorials of Poisson rewards, is the same at every point.
+        # An impossible log (minus infinity) stays impossible at every point.
         self.constant = float(np.nan_to_num(np.asarray(data_statistics.constant), posinf=np.inf, neginf=-np.inf))
         rewards = data_statistics.reward_cells
         self._cells = rewards if isinstance(rewards, RewardCells) else None
@@ -182,6 +185,7 @@ class Given:
             self.constant += float(in_numpy(rewards.log_evidence))
             return
         self._data = np.asarray(self._cells.data, np.float64)
+        # Cells without data have evidence one.
         self._seen = np.flatnonzero(self._data.reshape(len(self._data), -1).any(1))
 
     def log_density(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, " N"]:
@@ -216,6 +220,7 @@ class Given:
     def _of_rows(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         rows, (prior,) = self._rows, parameters
         # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
+        # prior @ member^T gives the concentration sums of all patterns; then those of the rows that were visited.
         total = (prior @ self.marginal._patterns[1].T)[:, rows.pattern]
         rising = log_rising(prior[:, rows.entry], rows.count) @ rows.times
         return np.asarray(rising - log_rising(total, rows.total) @ rows.rows)
@@ -223,6 +228,7 @@ class Given:
     def _of_rewards(self, parameters: tuple[Float[np.ndarray, "N G"], ...]) -> Float[np.ndarray, " N"]:
         data = self._data[self._seen]
         parts = [
+            # The marginal density of each cell's rewards under its prior belief at each point, added up over cells.
             np.asarray(self._belief(parameters, block, self._seen).log_marginal(data)).sum(-1)
             for block in self._at_once(len(parameters[0]), len(self._seen))
         ]
@@ -246,6 +252,7 @@ class Given:
         rows, prior = self._rows, parameters[0]
         total = prior @ self.marginal._patterns[1].T
         # A row's mean is (prior + count) / (total + count of the row): shrinkage of the different patterns and counts.
+        # A row's shrinkage factor: total / (total + n).
         shrunk = total[:, rows.pattern] / (total[:, rows.pattern] + rows.total)
         first = self.marginal._patterns[1].indices[self.marginal._patterns[1].indptr[:-1]]
         shares = prior[:, first] / total
@@ -328,12 +335,14 @@ def missing_means(
     values = {name: np.asarray(x) for name, x in values.items()}
     columns = [np.zeros((len(log_weights), 1)), *(values[name].reshape(len(log_weights), -1) for name in prior.held)]
     number = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    # Each joint value of the discrete hyperparameters has a density of its own.
     for joint in range(number.max() + 1):  # values of discrete hyperparameters
         of_joint = np.flatnonzero(number == joint)
         choices = {name: values[name][of_joint[0]] for name in prior.held}
         points = prior.unconstrained({name: x[of_joint] for name, x in values.items()}, choices)
         logs = log_weights[of_joint]
         weights = np.exp(logs - logs.max())
+        # Weighted centre and spread: the unit in which one goes out along each axis.
         centre = np.average(points, axis=0, weights=weights)
         scale = np.sqrt(np.average((points - centre) ** 2, axis=0, weights=weights))
         # From the heaviest, and from the outermost of each number: a mean may exist for some values of others only.
@@ -356,6 +365,7 @@ def falls_slowly(
     """
     size = points.shape[1]
     points = points[: max(1, MOST_MEANS // max(2 * size * len(DISTANCES) * given.num_elements, 1))]
+    # Out along every axis, both ways, at distances that double: [points, axes, distances, numbers].
     axes = np.concatenate([np.diag(scale), -np.diag(scale)])
     out = points[:, None, None] + axes[:, None] * DISTANCES[:, None]
     with np.errstate(all="ignore"):
@@ -363,6 +373,7 @@ def falls_slowly(
         logs = logs.reshape(out.shape[:-1])[..., None] + np.log(DISTANCES)[:, None]
         heights = np.log(np.abs(means)).reshape(*out.shape[:-1], -1)
     finite = np.isfinite(logs) & np.isfinite(heights)
+    # The last two distances at which density and mean are numbers give the power of the fall.
     order = np.where(finite, np.arange(len(DISTANCES))[:, None], -1)
     last = order.max(-2, keepdims=True)
     before = np.where(order < last, order, -1).max(-2, keepdims=True)
@@ -373,6 +384,7 @@ def falls_slowly(
 
     with np.errstate(all="ignore"):
         of_density, of_mean, of_distance = gain(logs), gain(heights), gain(np.log(DISTANCES)[:, None])
+        # The integrand times the distance must fall: log p + log |mean| + log t, by more than SLOW log t.
         slow = (of_density < 0) & (of_mean > 0) & (of_density + of_mean > -SLOW * of_distance)
     return (slow & (before >= 0)).any((0, 1, 2))
 
@@ -451,6 +463,7 @@ def integrate(
             parts.append((fixed, search))
     if not parts:
         raise NotIntegrableError("no draw of the prior has a finite density")
+    # Discrete values of negligible mass are not integrated over.
     highest = max(search.log_mass for _, search in parts)
     parts = [(fixed, search) for fixed, search in parts if search.log_mass > highest + RULED_OUT]
     integrals = [_integral(marginal, fixed, search, rng, method, strict) for fixed, search in parts]
@@ -474,6 +487,7 @@ def _integral(
 ) -> Grid | Draws:
     density = _of(given, held)
     if not given.marginal.prior.dimension:
+        # No continuous number: the integral is the density itself, one node of weight one.
         height = search.modes[0].log_density
         return Grid(np.zeros((1, 0)), np.zeros(1), height, 0.0, 1.0, np.zeros((1, 0)), search.modes[0])
     if method == QUADRATURE:
@@ -507,8 +521,10 @@ def _join(
 ) -> Integrated:
     """The parts of all discrete values as one posterior."""
     evidences = np.array([integral.log_evidence for integral in found])
+    # p(data) = sum over discrete values; each part gets its share of the mass.
     total = float(np.logaddexp.reduce(evidences))
     shares = np.exp(evidences - total)
+    # Errors of the parts are independent, weighted by their shares.
     error = float(np.sqrt(sum((share * integral.error) ** 2 for share, integral in zip(shares, found, strict=True))))
     k = max((integral.pareto_k for integral in found if isinstance(integral, Draws)), default=-np.inf)
     placed, logs = [], []
@@ -530,6 +546,7 @@ def _join(
     worth = effective_size(log_weights) if np.isfinite(k) else float(len(log_weights))
     record = integration_of(total, error, worth, k, given.marginal.prior.dimension)
     if num is not None:
+        # Systematic resampling to equal weights, in random order: neighbours are not alike.
         chosen = rng.permutation(systematic_on_host(rng, np.exp(log_weights), num))
         values, log_weights = {name: x[chosen] for name, x in values.items()}, np.full(num, -np.log(num))
         parameters = tuple(x[chosen] for x in parameters)

@@ -77,6 +77,7 @@ def after_sources(known: Digests | None, sources: Sequence[Source], *, allow_dup
     Raises:
         ValueError: one of them is known (names it), and duplicates are not allowed.
     """
+    # Compared by content: a log that was renamed is still the same log.
     new = digests_of(sources)
     if known is None:
         return new
@@ -98,6 +99,7 @@ def merge_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) ->
         ValueError: two of them learnt from one log (names both), and duplicates are not allowed.
     """
     first: dict[bytes, int] = {}
+    # The first posterior that knows of a log keeps it; a second one with the same digest has counted it too.
     known = [(i, bytes(row)) for i, part in enumerate(parts) if part is not None for row in np.asarray(part)]
     for i, row in known:
         earlier = first.setdefault(row, i)
@@ -231,6 +233,8 @@ class ConjugatePosterior(Fitted):
             k: 0.
         """
         del k
+        # Two keys: rows and rewards are independent a posteriori, and neither must change when the other is drawn
+        # otherwise.
         key_rows, key_rewards = jax.random.split(key)
         return self.law_of(self.transition_probs.sample(key_rows), self.reward_cells.sample_sites(key_rewards))
 
@@ -318,6 +322,7 @@ class ConjugatePosterior(Fitted):
         """
         if not is_concrete(self):
             return _log_evidence(self)
+        # In float64 on the host: differences of log gamma at large counts lose eight digits in float32.
         return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
 
     @property
@@ -350,6 +355,7 @@ class ConjugatePosterior(Fitted):
         """What all draws have in common (`CanDrawPairs`)."""
         return Sizes.of(self.space)
 
+    # P(s' | s, a) first, then rewards given the outcome; the space turns rows over outcomes into an MDP.
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """A stream of draws of the needed pairs, by NumPy (`CanDrawPairs`).
 
@@ -378,6 +384,7 @@ class ConjugatePosterior(Fitted):
         pseudo: tuple[RealScalar, RealScalar] | None = None,
     ) -> Float[Array, "S A"]:
         """One draw of sum_s' P(s' | s, a) values(s') at a step, see `CanSampleNext`; shared rows are drawn as one."""
+        # Without a horizon there is one layer, whatever number the planner is at.
         step = None if self.space.horizon is None else layer
         return self.transition_probs.sample_next(key, self.space.values_after(values, layer), step, inflation, pseudo)
 
@@ -385,6 +392,7 @@ class ConjugatePosterior(Fitted):
         """Rows as urns, exact; rewards as urns, as known numbers, or by draws (`CanSampleLazily`)."""
         rows = lazy_rows(self.transition_probs, self.space)
         rewards = lazy_rewards(self.reward_cells, key, num_draws, reward_bins)
+        # A draw of the mixture over reward draws; known rewards and urns have one entry each.
         number = max(rewards.cumulative.shape[0], rewards.value.shape[0])
         return LazyBelief(jnp.full(number, 1.0 / number), rows, rewards)
 
@@ -436,6 +444,8 @@ class ConjugatePosterior(Fitted):
     @concrete_in_numpy
     def reward_share(self) -> Pairs | None:
         """The prior's part in the mean reward of each pair (`CanWeighRewards`)."""
+        # By outcome: the share of each outcome weighted by its mean probability; outcomes that cannot be are left
+        # out.
         of_cells = self.reward_cells.prior_share()
         if of_cells is None:
             return None
@@ -458,6 +468,7 @@ class ConjugatePosterior(Fitted):
         rows, rewards = self.transition_probs, self.reward_cells
         weight = rows.prior_total()
         # How many flat priors it weighs.
+        # The less informed of rows and rewards decides: the smaller number of flat priors.
         ratio = weight / rows.num_possible()
         if rewards.learns:
             paid, paid_ratio = self._least_known_reward()
@@ -476,6 +487,7 @@ class ConjugatePosterior(Fitted):
             return xp.where(known, np.inf, weight), xp.where(known, np.inf, ratio)
         known |= xp.asarray(self.transition_probs.mean()) == 0
         weight, ratio = (xp.where(known, np.inf, x) for x in (weight, ratio))
+        # The outcome of which the prior says least stands for the pair.
         least = xp.argmin(ratio, -1, keepdims=True)  # nan counts as the least
         weight, ratio = (xp.take_along_axis(x, least, -1)[..., 0] for x in (weight, ratio))
         return weight, ratio
@@ -504,6 +516,7 @@ class ConjugatePosterior(Fitted):
         return self._reward_variance(self._variance())
 
     def _reward_variance(self, of_cells: Float[AnyArray, "*cells"]) -> Pairs:
+        # Var(R) is the backup of V = 0, so that one formula serves rewards and values.
         # The Bellman backup of V = 0 is the expected reward alone.
         zero = self._discount(np.zeros(self.space.n_states), 0.0)
         rows, rewards = self.transition_probs, self.reward_cells
@@ -528,6 +541,7 @@ class ConjugatePosterior(Fitted):
 
     def _refuse(self, missing: Bool[np.ndarray, "*cells"], least: float, moment: str) -> None:
         """Refuse normal-gamma beliefs about the rewards of legal pairs that have no such moment."""
+        # By outcome: a moment is missing where an outcome that can happen lacks it.
         if self.reward_cells.by_outcome:
             missing = np.any(missing & (np.asarray(self.transition_probs.mean()) > 0), axis=-1)
         legal = True if self.space.legal is None else self.space.legal
@@ -679,8 +693,10 @@ class ConjugatePosterior(Fitted):
         if isinstance(data, Counts):
             return self._add_counts(data, weight)
         if is_concrete(data, weight, self.transition_probs.prior):
+            # What cannot have happened is refused here; inside a trace nothing can be raised.
             self.check(data, weight)
         # Rows first, then rewards: both are sums of sufficient statistics, so that a block is one scatter each.
+        # A conjugate update in two scatters: counts of (pair, outcome), sums of rewards by cell.
         cell, outcome = data.cell(self.space), data.outcome(self.space)
         weights: AnyArray = xp.broadcast_to(xp.asarray(weight, float), np.shape(data.state))
         posterior = self._observe_outcomes(cell, outcome, data.row_weight(weights))
@@ -705,6 +721,7 @@ class ConjugatePosterior(Fitted):
         """
         if is_concrete(factor):
             check_number("factor", factor, lambda x: (x > 0) & (x <= 1), "a number greater than 0, at most 1")
+        # A power prior: statistics scale, prior parameters do not; c = c_prior + factor n.
         rows = eqx.tree_at(lambda r: r.counts, self.transition_probs, self.transition_probs.counts * factor)
         visits = None if self.visits is None else self.visits * factor
         rewards, constant = self.reward_cells.discount_data(factor), self.constant * factor
@@ -721,6 +738,7 @@ class ConjugatePosterior(Fitted):
         self._require_moments(folded)
         counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
         check_weighted(counts, weight)
+        # Sums of a long log in float64: float32 stops counting at 2^24.
         belief, counts = jax.tree.map(_wide, (self, counts))
         after = in_numpy(ConjugatePosterior._add_counts, belief, counts, np.asarray(weight, float))
         return replace(after, sources=sources)
@@ -769,6 +787,7 @@ class ConjugatePosterior(Fitted):
         self, cell: Index, outcome: IntScalar | Int[AnyArray, "*N"], weight: Float[AnyArray, "*N"]
     ) -> "ConjugatePosterior":
         rows, visits, constant = self.transition_probs, self.visits, self.constant
+        # Visits are kept apart where counts of rows cannot tell them: some rows are shared or known.
         if visits is not None:
             visits = add_at(visits, cell, weight)
         # Known rows learn nothing; their log-probabilities still belong to the evidence.
@@ -798,6 +817,7 @@ class ConjugatePosterior(Fitted):
         self._require_moments(counts)
         counts = fit_counts(counts, self.space, rewards.law, rewards.by_outcome, "counts")
         # Counts are one weighted transition for every (cell, outcome), of weight zero where there is none.
+        # Every cell of the table [*H S A O] at once, weighted by its number.
         *pair_index, outcome = xp.indices(shape)
         if is_concrete(counts, self.transition_probs.prior):
             seen = np.nonzero(np.asarray(counts.transitions))
@@ -901,6 +921,7 @@ def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> Conjugat
     Raises:
         ValueError, TypeError: data that the space or the prior cannot hold.
     """
+    # Copies: the arrays of the prior are shared by all that infer with it.
     posterior = jax.tree.map(np.array, posterior)
     return posterior.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
@@ -910,6 +931,7 @@ def pad_log(transitions: Transitions) -> tuple[Transitions, Float[np.ndarray, " 
 
     Logs of many lengths then share a few compilations.
     """
+    # Padding repeats the first row with weight zero: every index stays valid, nothing is counted.
     size = np.size(transitions.state)
     place = np.arange(max(_LEAST_ROWS, 1 << (size - 1).bit_length()))
     padded = jax.tree.map(lambda column: np.ravel(column)[np.where(place < size, place, 0)], transitions)
@@ -924,11 +946,13 @@ class LayeredPosterior(ConjugatePosterior):
 
         sum_s' P(s' | s, a) (r(s, a, s') + values(s')); the value of an end is 0. Each layer needs its own key.
         """
+        # Randomised value iteration draws layer h while it plans it: no draw of all H layers is ever held.
         key_rows, key_rewards = jax.random.split(key)
         rows, rewards = self.transition_probs.at_step(layer), self.reward_cells.at_step(layer)
         value = self.space.values_after(values, layer)
         reward = rewards.sample(key_rewards)
         if rewards.by_outcome:
+            # With rewards by outcome the row is needed itself; otherwise only its product with the values.
             return (rows.sample(key_rows) * (reward + value)).sum(-1)
         return jnp.asarray(reward) + rows.sample_expectation(key_rows, value)
 
@@ -950,6 +974,7 @@ def conjugate_posterior(
     size = (*space.shape, space.n_outcomes)
     check_shape("transition_probs", transition_probs, size, "(step,) state, action, outcome")
     check_shape("rewards", rewards, size if rewards.by_outcome else space.shape, "the cells of the reward law")
+    # Independent unknown rows count their own visits, as the sum of their counts.
     counted = transition_probs.independent and transition_probs.known is None
     visits = None if counted else np.zeros(space.shape)
     constant = np.zeros(())
@@ -1015,14 +1040,17 @@ def conjugate_pair_draws(
     """
     rows, draw_rows = _rows(key, posterior.transition_probs, posterior.space, needed, components)
     prior = None if components is None else components.reward_prior
+    # Rewards are drawn for the cells that the rows can reach, and no others.
     place = rows.cells(posterior.rewards_by_outcome)
     draw_rewards = posterior.reward_cells.drawer(key if reward_key is None else reward_key, place, prior)
 
     def draw(num: int) -> Drawn:
         component = None if components is None else components.choose(num)
+        # Rows and rewards of one component belong together; an outcome learnt apart has components of its own.
         of_rewards = component if reward_components is None else reward_components.choose(num)
         probs, reward = draw_rows(num, component), draw_rewards(num, of_rewards)
         if posterior.rewards_by_outcome:
+            # E[r | s, a] of a draw, by its own probabilities.
             reward = rows.expectation(probs, reward)
         return Drawn(probs, reward)
 
@@ -1040,6 +1068,7 @@ def row_concentrations(
         needed: which pairs.
     """
     index = np.nonzero(needed)
+    # A concentration of zero is an outcome that cannot be: rows are kept sparse, in order of the pairs.
     concentration = np.asarray(belief.concentration, np.float64)[index]
     pair, outcome = np.nonzero(concentration)
     return _pair_rows(space, index, pair, outcome), concentration[pair, outcome]
@@ -1052,6 +1081,7 @@ def _pair_rows(
     outcome: Int[np.ndarray, " E"],
 ) -> PairRows:
     """Rows of the pairs at `index`; `pair` (in order) and `outcome` are those of each possible outcome."""
+    # Compressed rows: entries first[i] to first[i + 1] are the outcomes of pair i.
     first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
     step = index[0] if len(index) == 3 else None
     next_state = _next_states(space, index, pair, outcome)
@@ -1068,6 +1098,7 @@ def _rows(
     """The possible outcomes of the needed rows, and (number, components) -> draws of their probabilities."""
     index = np.nonzero(needed)
     size = belief.shape[-1]
+    # Which site row each pair reads, and which column of it each outcome is; -1: the entry is known, or impossible.
     site_row = np.arange(needed.size).reshape(needed.shape)[index] if belief.row is None else _at(belief.row, index)
     column = np.broadcast_to(np.arange(size), (len(site_row), size))
     column = column if belief.column is None else _at(belief.column, index)
@@ -1094,6 +1125,7 @@ def _rows(
     source = np.zeros(len(pair), int)
     source[chosen] = position[slot[pair[chosen]], column[pair[chosen], outcome[chosen]]]
     fixed = None if known is None else known[pair, outcome]
+    # Where every pair has a row of its own in order, the draws are the answer: no gather.
     in_order = fixed is None and len(source) == taken.sum() and bool((source == np.arange(len(source))).all())
     streams = ElementStreams(key, ROWS, used)
     # By the belief, not by a draw: which numbers a row is made from must not depend on blocks.
@@ -1107,12 +1139,14 @@ def _rows(
     def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N E"]:
         row_alpha = alpha
         if components is not None and component is not None:
+            # Posterior concentrations of each component: its prior plus the common counts.
             row_alpha = components.row_prior(component, flat) + counts
         drawn = streams.dirichlets(num, row_alpha, drawn_first, small, sparse)
         if in_order:
             return drawn
         if fixed is None:
             return drawn[:, source]
+        # Known probabilities are the same in all draws; only the entries of unknown rows are filled in.
         filled = np.broadcast_to(fixed, (num, len(fixed))).copy()
         filled[:, chosen] = drawn[:, source[chosen]]
         return filled
@@ -1125,6 +1159,7 @@ def _counts(belief: DirichletRows, used: Int[np.ndarray, " R"]) -> Float[np.ndar
     counts = np.asarray(belief.counts, np.float64)[used]
     if belief.successor is None:
         return counts
+    # Listed counts go back to the columns of the site row; a successor that is listed twice adds up.
     dense = np.zeros((len(used), belief.prior.shape[1]))
     np.add.at(dense, (np.arange(len(used))[:, None], np.asarray(belief.successor)[used]), counts)
     return dense

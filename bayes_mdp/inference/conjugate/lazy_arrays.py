@@ -18,6 +18,7 @@ from bayes_mdp.utils.typing import AnyArray
 
 def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
     """Site rows as urns; known rows of the law are added to them as rows that nothing changes."""
+    # A leading axis of steps, of length one where rows do not depend on the step.
     full = rows.shape if len(rows.shape) == 4 else (1, *rows.shape)
     pairs, width = full[:-1], full[-1]
     table, learns = jnp.asarray(rows.site_concentration), jnp.ones(len(rows.prior), bool)
@@ -33,13 +34,16 @@ def lazy_rows(rows: DirichletRows, space: StateActionSpace) -> LazyRows:
     if rows.known is not None:
         known = jnp.broadcast_to(jnp.asarray(rows.known), rows.shape).reshape(-1, width)
         widest = max(width, table.shape[-1])
+        # Known rows of the law become further site rows, numbered after the unknown ones.
         number = len(table) + jnp.arange(len(known)).reshape(pairs)
         if outcome is not None or widest > table.shape[-1]:
             own_columns = jnp.broadcast_to(jnp.arange(widest), (*pairs, widest))
             listed_columns = own_columns if outcome is None else _pad(outcome, widest)
+            # A known row has its outcomes in order; a site row may have them by `column`.
             outcome = jnp.where((row < 0)[..., None], own_columns, listed_columns)
         row = jnp.where(row < 0, number, row)
         table = jnp.concatenate([_pad(table, widest), _pad(known, widest).astype(table.dtype)])
+        # Nothing is learnt in a known row: its urn is never added to.
         learns = jnp.concatenate([learns, jnp.zeros(len(known), bool)])
     # With one possible outcome there is nothing to learn.
     learns &= (table > 0).sum(-1) > 1
@@ -76,6 +80,7 @@ def _running_sums(table: Float[AnyArray, "*rows K"]) -> Float[Array, "*rows K"]:
     by 4e-7 of the whole), and a simulation would draw outcomes that are impossible.
     """
     table = jnp.asarray(table)
+    # The cumulative maximum repairs rounding: sums never fall.
     sums = jnp.where(table > 0, jnp.cumsum(table, -1), 0)
     return jax.lax.cummax(sums, axis=sums.ndim - 1)
 
@@ -95,6 +100,7 @@ def lazy_rewards(rewards: Rewards, key: PRNGKeyArray, num_draws: int, reward_bin
 
 def urn_of(rewards: Rewards) -> Float[Array, "M K"] | None:
     """Concentrations of the finitely many values that rewards take; None: they take others, or not in closed form."""
+    # Affine rewards are not whole numbers: they have no labels 0 to K - 1.
     if not isinstance(rewards, RewardCells) or rewards.coefficient is not None:
         return None
     table = rewards.site_belief.urn()
@@ -111,6 +117,7 @@ def _urns(rewards: RewardCells, table: Float[Array, "M K"]) -> LazyRewards:
     if rewards.known is not None:
         # A known reward has one label and pays its mean.
         known = jnp.broadcast_to(jnp.ravel(jnp.asarray(rewards.gather(jnp.zeros(len(table))))), (number,))
+        # The urn of a known reward has its first label only.
         first = jnp.zeros((number, size), table.dtype).at[:, 0].set(1.0)
         cell = jnp.where(cell < 0, len(table) + jnp.arange(number), cell)
         value = jnp.concatenate([value, jnp.broadcast_to(known[:, None], (number, size)).astype(table.dtype)])
@@ -127,6 +134,7 @@ def reward_draws(
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
         mean, noise = rewards.gather_from_draw(rewards.sample_sites(key))
+        # Each draw has a law of its own: mean and noise in every cell.
         return jnp.asarray(mean), jnp.asarray(noise)
 
     return jax.vmap(one)(jax.random.split(key, num_draws))
@@ -135,6 +143,7 @@ def reward_draws(
 def known_rewards(mean: Float[AnyArray, "D *cells"], by_outcome: bool) -> LazyRewards:
     """Rewards that are known in each component: one label each."""
     cells = _cells(mean.shape[1:], by_outcome)
+    # One label of weight one, which pays the mean.
     number = math.prod(cells)
     table, learns = jnp.ones((1, number, 1)), jnp.zeros(number, bool)
     return LazyRewards(table, learns, jnp.nan_to_num(mean).reshape(-1, number, 1), jnp.arange(number).reshape(cells))
@@ -170,8 +179,10 @@ def bin_rewards(
     number = math.prod(mean.shape[1:])
     flat, spread = mean.reshape(-1, number), jnp.sqrt(noise).reshape(-1, number)
     centre = flat.mean(0)
+    # Mean and variance of a reward over all draws: law of total variance.
     scale = jnp.sqrt(flat.var(0) + noise.reshape(-1, number).mean(0))
     edges = ndtri(jnp.arange(1, reward_bins) / reward_bins)  # [J - 1]
+    # J bins of equal chance under that normal law: J - 1 quantiles.
     between = centre[:, None] + scale[:, None] * edges  # [L J - 1]
     distance = between - flat[..., None]
     # A reward without noise falls into one bin.
@@ -188,6 +199,7 @@ def _label_by_edges(
 ) -> LazyRewards:
     """Drawn rewards that pay their means; `below`: the chance that one is below each edge."""
     number = mean.shape[1]
+    # The chance to be below the last edge is one.
     cumulative = jnp.concatenate([below, jnp.ones((*mean.shape, 1), below.dtype)], -1)
     value = jnp.broadcast_to(mean[..., None], cumulative.shape)
     return LazyRewards(cumulative, jnp.zeros(number, bool), value, jnp.arange(number).reshape(cells), edges)

@@ -54,12 +54,14 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
             )
     check_bool("allow_duplicates", allow_duplicates)
     names = [set(posterior.outcomes or ()) for posterior in posteriors]
+    # Outcomes have to be learnt by all shards, or by none.
     odd = next((i for i, part in enumerate(names) if part != names[0]), None)
     if odd is not None:
         raise ValueError(
             f"posteriors[{odd}] has learnt the outcomes {sorted(names[odd])}, expected those of posteriors[0], "
             f"{sorted(names[0])}"
         )
+    # Each outcome is a posterior of its own: merged likewise.
     if names[0]:
         learnt = {
             name: merge(
@@ -69,8 +71,10 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
         }
         alone = [replace(part, outcomes=None) for part in posteriors]
         return replace(merge(alone, allow_duplicates=allow_duplicates), outcomes=learnt)
+    # Logs that two shards have seen are refused by their digests.
     sources = merge_sources([posterior.sources for posterior in posteriors], allow_duplicates=allow_duplicates)
     with jax.enable_x64(True):
+        # Listed counts may list other columns in each shard: dense before they are added.
         first, *shards = (posterior.unlisted() for posterior in posteriors)
         for i, shard in enumerate(shards, start=1):
             _check_same(first, shard, i)
@@ -82,6 +86,7 @@ def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) ->
     """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
     for part_name, part in (("space", _space), ("prior", _prior)):
         expected, present = part(first), part(other)
+        # Equal prior and space, leaf by leaf; nan marks what does not exist, and equals itself here.
         is_equal = jax.tree.structure(expected) == jax.tree.structure(present) and all(
             np.array_equal(a, b, equal_nan=True)
             for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(present), strict=True)
@@ -98,10 +103,12 @@ def _space(posterior: ConjugatePosterior) -> StateActionSpace:
 
 def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, Rewards]:
     """What a posterior was before any data: everything but its data and masks."""
+    # Counts at zero: what is left are prior concentrations and tables.
     return eqx.tree_at(lambda r: r.counts, posterior.transition_probs, 0.0), posterior.reward_cells.before_data()
 
 
 def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
+    # Sufficient statistics add up: counts, moments, visits, constants.
     counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
     rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
     rewards = one.reward_cells.merge(two.reward_cells)

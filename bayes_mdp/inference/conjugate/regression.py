@@ -113,13 +113,16 @@ class RegressionRewards(Rewards):
 
     def _fit(self) -> _Fit:
         gram, moment = xp.asarray(self.gram), xp.asarray(self.moment)
+        # P + G = root root': one Cholesky for the mean, the variances and the evidence.
         root = xp.cholesky(xp.asarray(self.prior.precision, gram.dtype) + gram)
+        # (P + G)^-1 g, the shift of the mean away from the prior's.
         shift = xp.cho_solve((root, True), moment)
         # q - g' (P + G)^-1 g, what the weights do not explain; rounding must not make it negative.
         excess = xp.maximum(self.square - xp.matmul(moment, shift), 0.0)
         concentration, rate = self.prior.concentration, self.prior.rate
         unit = xp.ones((), gram.dtype)
         after = (unit, unit) if concentration is None or rate is None else (concentration, rate)
+        # tau ~ Gamma(a + n / 2, b + excess / 2).
         if not self._known_noise:
             after = (after[0] + 0.5 * xp.asarray(self.count), after[1] + 0.5 * excess)
         return _Fit(xp.asarray(self.prior.loc) + shift, root, excess, *(xp.asarray(x) for x in after))
@@ -134,6 +137,7 @@ class RegressionRewards(Rewards):
     def _quadratic(self, fit: _Fit, x: Float[AnyArray, "*cells D"]) -> Float[AnyArray, "*cells"]:
         """x' (P + G)^-1 x of every cell."""
         flat = x.reshape(-1, x.shape[-1])
+        # x' (P + G)^-1 x = |root^-1 x|^2: not negative, whatever the rounding.
         half = xp.solve_triangular(fit.root, flat.T, lower=True)
         return (half**2).sum(0).reshape(x.shape[:-1])
 
@@ -161,6 +165,7 @@ class RegressionRewards(Rewards):
         """
         features = xp.asarray(self.features)
         before, after = (self._quadratic(x._fit(), features) for x in (self.before_data(), self))
+        # A share of variances, not of counts: cells that share weights have no counts of their own.
         return xp.where(before > 0, after / xp.where(before > 0, before, 1.0), np.nan)
 
     def data_mean(self) -> Cells:
@@ -173,11 +178,13 @@ class RegressionRewards(Rewards):
         """One draw of (weights [D],), or of (weights, tau [1])."""
         fit = self._fit()
         key_tau, key_weights = jax.random.split(key)
+        # Standard normal numbers, coloured by the inverse of the root.
         z = jax.random.normal(key_weights, fit.mean.shape, fit.mean.dtype)
         # root' u = z has the covariance (P + G)^-1.
         around = jax.scipy.linalg.solve_triangular(fit.root, z, trans="T", lower=True)
         if self._known_noise:
             return (fit.mean + around,)
+        # tau is drawn first; given it the covariance of the weights shrinks by 1 / tau.
         tau = gamma(key_tau, jnp.asarray(fit.concentration)[None]) / fit.rate
         return fit.mean + around * tau**-0.5, tau
 
@@ -185,6 +192,7 @@ class RegressionRewards(Rewards):
         """A stream of draws of the mean rewards of some cells, by NumPy (see `Rewards.drawer`)."""
         mean, root, _, concentration, rate = (np.asarray(x, np.float64) for x in self._fit())
         features, offset = (np.asarray(x, np.float64)[place] for x in (self.features, self.offset))
+        # One stream for the weights, which all cells share.
         streams = RewardStreams(key, np.zeros(1, int))
 
         def draw(num: int, _: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N cells"]:
@@ -194,6 +202,7 @@ class RegressionRewards(Rewards):
             if not self._known_noise:
                 log_tau = streams.gamma.log_gammas(num, concentration[None]) - np.log(rate)
                 around = around * np.exp(-0.5 * log_tau)
+            # All cells of a draw by one product: means [N cells].
             return offset + (mean + around) @ features.T
 
         return draw
@@ -201,6 +210,7 @@ class RegressionRewards(Rewards):
     def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell for such a draw."""
         tau = 1.0 if self._known_noise else drawn[1][0]
+        # The noise of a cell is 1 / (precision tau): mean and variance of one reward.
         mean = self.offset + xp.matmul(xp.asarray(self.features), drawn[0])
         return mean, 1.0 / (xp.asarray(self.noise_precision) * tau)
 
@@ -212,6 +222,7 @@ class RegressionRewards(Rewards):
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o features_o . w]."""
         fit = self._fit()
+        # The average over outcomes is linear in w: its features are averaged.
         average = (xp.asarray(probs)[..., None] * self.features).sum(-2)
         spread = self._quadratic(fit, average)
         return xp.where(spread > 0, spread * self._noise_scale(fit), 0.0)
@@ -238,6 +249,7 @@ class RegressionRewards(Rewards):
         """After `weight` rewards for each row, of mean residual `residual` and squared deviations `ss`."""
         # Masked rewards may be anything: they must not poison the sums.
         residual = xp.where(xp.asarray(weight) != 0, residual, 0.0)
+        # Normal equations: G += X' W X, g += X' W e, q += e' W e.
         scaled = x * xp.asarray(weight * precision)[..., None]
         flat, flat_scaled = x.reshape(-1, x.shape[-1]), scaled.reshape(-1, x.shape[-1])
         square = xp.sum(precision * (weight * residual**2 + ss))
@@ -259,6 +271,7 @@ class RegressionRewards(Rewards):
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RegressionRewards", RealScalar]:
         """The belief after moments of rewards in every cell."""
+        # Counts suffice: n rewards of mean m and scatter ss are n rewards at m, plus ss.
         count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
         x, precision, residual = self._residual(tuple(xp.indices(self.shape)), mean)
         # n rewards of one cell are one row of n times its precision, plus their scatter.
@@ -288,9 +301,11 @@ class RegressionRewards(Rewards):
         fit, count = self._fit(), xp.asarray(self.count)
         # log evidence: half the log ratio of determinants before and after, and the excess of the residuals.
         before = xp.cholesky(xp.asarray(self.prior.precision, fit.root.dtype))
+        # 0.5 (log det P - log det (P + G)): logarithms of diagonals of the Cholesky roots.
         shrink = (xp.log(xp.diagonal(before)) - xp.log(xp.diagonal(fit.root))).sum() - 0.5 * count * _LOG_2PI
         if self.prior.concentration is None or self.prior.rate is None:
             return shrink - 0.5 * fit.excess
+        # (b / (b + excess / 2))^a, and Gamma(a + n / 2) / Gamma(a) b'^(-n / 2).
         growth = xp.log1p(0.5 * fit.excess / self.prior.rate)
         rising = log_rising(self.prior.concentration, 0.5 * count)
         return shrink + rising - self.prior.concentration * growth - 0.5 * count * xp.log(fit.rate)

@@ -103,6 +103,7 @@ class RewardCells(Rewards):
         """Numbers of the site elements in the cells of the law; `otherwise` where the reward is known."""
         event = element.shape[1:]
         if self.cell is None:
+            # Row-major, an element for each cell: a reshape, no gather.
             return element.reshape(*self.shape, *event)
         cells = pick(element, self.cell)
         if self.known is None:
@@ -115,11 +116,13 @@ class RewardCells(Rewards):
         """coefficient^power * cells, and the offset where the power is one."""
         if self.coefficient is None or self.offset is None:
             return cells
+        # r = coefficient x + offset: means are mapped, variances only scaled by the square.
         scaled = xp.asarray(self.coefficient) ** power * cells
         return scaled + self.offset if power == 1 else scaled
 
     def gather(self, mean: Float[AnyArray, " M"]) -> Cells:
         """Mean rewards in the cells of the law for the values `mean` of the site elements, known rewards filled in."""
+        # Known rewards overwrite what index -1 picked.
         cells = self._affine(self.select(mean, 0.0))
         if self.known is None or self.cell is None:
             return cells
@@ -146,6 +149,7 @@ class RewardCells(Rewards):
     def prior_share(self) -> Cells:
         """Pseudo-observations over these and the observed rewards; nan where the mean reward is known."""
         before, after = (xp.asarray(x.pseudo_observations) for x in (self.prior, self.site_belief))
+        # A prior of weight zero and no data: nothing but the prior decides, share one.
         has_weight = (after > 0) & xp.isfinite(after)
         share = xp.where(has_weight, before / xp.where(has_weight, after, 1.0), 1.0)
         return xp.where(self.variance() == 0, np.nan, self.select(share, np.nan))
@@ -161,6 +165,7 @@ class RewardCells(Rewards):
             number = number / xp.maximum(uses, 1.0)
         weight = xp.where(xp.isnan(cells), 0.0, self.select(number, 0.0))
         total = weight.sum()
+        # The mean over all rewards, weighted by how many were seen, stands in where a cell has none.
         overall_mean = xp.where(weight > 0, weight * cells, 0.0).sum() / xp.where(total > 0, total, 1.0)
         return xp.where(xp.isnan(cells), xp.where(total > 0, overall_mean, self.mean()), cells)
 
@@ -182,6 +187,7 @@ class RewardCells(Rewards):
         """A stream of draws of the mean rewards of some cells, by NumPy (see `Rewards.drawer`)."""
         number = np.arange(math.prod(self.shape)).reshape(self.shape) if self.cell is None else np.asarray(self.cell)
         element = number[place]
+        # Elements of the needed cells, each drawn once however many cells share it.
         used, slot = np.unique(element[element >= 0], return_inverse=True)
         streams = RewardStreams(key, used)
         data = np.asarray(self.data, np.float64)[used]
@@ -194,6 +200,7 @@ class RewardCells(Rewards):
         unknown = element >= 0
 
         def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N cells"]:
+            # With components the belief differs from draw to draw; without, it was made once.
             belief = after
             if prior is not None and component is not None:
                 belief = prior(component, used).after(data)
@@ -213,6 +220,7 @@ class RewardCells(Rewards):
         number = jnp.arange(math.prod(self.shape)).reshape(self.shape) if self.cell is None else jnp.asarray(self.cell)
         # A known cell points anywhere: what it picks there is overwritten.
         table = law_at(tabulate(law, (self.data.shape[0],)), (jnp.maximum(number, 0),))
+        # A normal law under r = c x + d: location c loc + d, scale |c| scale.
         if self.coefficient is not None and isinstance(table, dist.Normal):
             scale = jnp.abs(jnp.asarray(self.coefficient)) * table.scale
             table = dist.Normal(self._affine(jnp.asarray(table.loc)), scale)
@@ -226,6 +234,7 @@ class RewardCells(Rewards):
         # An outcome of probability zero contributes nothing, even where its variance is infinite.
         variance = xp.where(probs > 0, self.variance(), 0.0)
         if self.cell is None or self.distinct:
+            # Independent outcomes: variances add with squared weights, sum p_o^2 Var r_o.
             return (probs**2 * variance).sum(-1)
         cell = xp.asarray(self.cell)
         # Cov(c_i x, c_j x) = c_i c_j Var x: each outcome's own deviation, with its sign.
@@ -244,6 +253,7 @@ class RewardCells(Rewards):
     def at_step(self, step: IntScalar) -> "RewardCells":
         """The cells of one step, each with an element of its own (right for independent cells only: see `layered`)."""
         shape = self.shape[1:]
+        # Cells of one step lie together in row-major order: a contiguous block.
         if self.cell is None:
             chosen = jnp.arange(math.prod(shape)) + step * math.prod(shape)
             table = None
@@ -288,6 +298,7 @@ class RewardCells(Rewards):
         """weight times what no unknown parameter enters of the log density of each reward; all of it, where known."""
         total = xp.zeros(np.shape(weight))
         taken = xp.asarray(weight) != 0
+        # The part of the density without unknowns (a base measure): it enters the evidence, not the belief.
         if self.prior.has_constant:
             belief = jax.tree.map(lambda x: pick(x, self.element(cell, outcome)), self.prior)
             total = total + xp.where(taken, weight * belief.log_constant(self.standardised(cell, outcome, reward)), 0.0)
@@ -300,6 +311,7 @@ class RewardCells(Rewards):
         density = xp.zeros(())
         if self.known_law is not None:
             density = density_by_weight(law_at(self.known_law, self.place(cell, outcome)), reward, weight)
+        # Known cells have all of their density here, since there is no belief about them.
         return xp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
 
     @property
@@ -324,11 +336,13 @@ class RewardCells(Rewards):
         count, mean, ss = (xp.asarray(x) for x in counts.reward_moments)
         stretch = xp.zeros(())
         if self.coefficient is not None and self.offset is not None:
+            # Moments of x from those of r: mean and squared deviations under the affine map, with the log Jacobian.
             mean, ss = (mean - self.offset) / self.coefficient, ss / xp.asarray(self.coefficient) ** 2
             stretch = -xp.sum(weight * count * xp.log(xp.abs(xp.asarray(self.coefficient))))
         *cell, outcome = xp.indices(self.shape) if self.by_outcome else (*xp.indices(self.shape), 0)
         data = statistics(count * weight, mean, ss * weight)
         data = self.prior.absorb(self.data, self.element(tuple(cell), outcome), data)
+        # What needs each reward (a base measure, a known law) is lost in sums.
         unknown = self.prior.has_constant or self.known_law is not None
         return eqx.tree_at(lambda cells: cells.data, self, data), xp.where(unknown, np.nan, stretch)
 
@@ -342,6 +356,7 @@ class RewardCells(Rewards):
         """The marginal of one more reward under the belief after data."""
         belief, believed = self.belief_at(cell, outcome)
         weight = xp.asarray(weight)
+        # One more reward has statistics of its own: their marginal under the belief after data is its predictive.
         density = belief.log_marginal(belief.statistics(weight, self.standardised(cell, outcome, reward)))
         constant = self.log_constant(cell, outcome, reward, weight) if self.has_constant else 0.0
         return xp.where(believed & (weight != 0), density, 0.0) + constant
@@ -353,6 +368,7 @@ class RewardCells(Rewards):
     def support(self) -> RewardSupport:
         """What the family can give; where the reward is known, what that law can (None: nothing is asked of it)."""
         family = self.prior.support()
+        # Bounds that differ by element (a binomial's number of trials) are gathered into the cells.
         if np.ndim(family.low):
             element = np.arange(len(family.low)).reshape(self.shape) if self.cell is None else np.maximum(self.cell, 0)
             family = family.map_arrays(lambda values: values[element])
@@ -459,6 +475,7 @@ def reward_cells(
         check_shape("known", known, shape, "the cells of the reward law")
     independent, distinct = no_element_twice(table, by_outcome)
     coefficient = offset = None
+    # x = r where coefficient is one and offset zero: no table is kept.
     if affine is not None and not (np.all(np.equal(affine[0], 1.0)) and np.all(np.equal(affine[1], 0.0))):
         coefficient, offset = (np.array(np.broadcast_to(np.asarray(x, float), shape)) for x in affine)
     return RewardCells(
@@ -481,6 +498,7 @@ def _stack(prior: RewardBelief) -> RewardBelief:
     """The arrays of `prior` as numpy arrays [M] (of a vector parameter: [M K])."""
     # Several parameters broadcast against each other; one vector parameter keeps its last axis.
     arrays = [np.asarray(values, float) for values in jax.tree.leaves(prior)]
+    # Scalars and tables broadcast to one number for each element.
     if len(arrays) > 1:
         arrays = [np.ravel(array) for array in np.broadcast_arrays(*arrays)]
     else:

@@ -84,9 +84,11 @@ class Rewards(Module):
     def prior_weight(self) -> Cells:
         """Number of rewards that the prior's mean weighs; nan where it is not known."""
         if not self.in_closed_form:
+            # Draws have no prior that could be weighed.
             return xp.full(self.shape, np.nan)
         # The mean after n rewards is (w m + n average) / (w + n), and w the noise over the variance of the mean.
         before = self.before_data()
+        # Infinite variance: the prior has no weight that is known.
         noise, variance = xp.asarray(before.noise()), xp.asarray(before.variance())
         return xp.where(xp.isfinite(variance), noise / variance, np.nan)
 
@@ -186,6 +188,7 @@ class Rewards(Module):
         Raises:
             ValueError: names the first one that was seen.
         """
+        # At the cell, and at the outcome where rewards depend on it.
         self.support().at(cell, outcome).check(name, reward, seen)
 
     @abc.abstractmethod
@@ -288,6 +291,7 @@ class KnownRewards(Rewards):
 
     def table_of(self, drawn: SiteDraws) -> RewardTable:
         """The rewards, or their known law."""
+        # Numbers, or a law: one of the two.
         known = self.mean() if self.known_law is None else None
         return RewardTable(self.known_law, None if known is None else jnp.asarray(known), self.by_outcome)
 
@@ -297,6 +301,7 @@ class KnownRewards(Rewards):
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
         """The mean rewards; `key` is not used."""
+        # Known numbers are the same in every draw: one row, repeated as a view.
         mean = np.asarray(self.known, np.float64)[place]
         return lambda num, _: np.broadcast_to(mean, (num, len(mean)))
 
@@ -308,10 +313,12 @@ class KnownRewards(Rewards):
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
     ) -> tuple["KnownRewards", RealScalar]:
         """The same belief; a known law has a density, which belongs to the evidence."""
+        # A constant of the evidence: no data change a known law.
         return self, self.log_predictive(cell, outcome, reward, weight).sum()
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["KnownRewards", RealScalar]:
         """The same belief. The density of rewards under a known law does not follow from their moments: nan."""
+        # A known law has a density for each reward; moments do not hold it.
         seen = xp.any(xp.asarray(counts.reward_count) > 0)
         return self, xp.where(seen & (self.known_law is not None), np.nan, 0.0)
 
@@ -319,6 +326,7 @@ class KnownRewards(Rewards):
         """weight times log density under the known law; zero where rewards are numbers."""
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
+        # A law by outcome is read at the outcome of each transition.
         law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
         return density_by_weight(law, reward, weight)
 
@@ -330,6 +338,7 @@ class KnownRewards(Rewards):
         """The known numbers, or what the known law can give."""
         if self.known_law is None:
             return make_support(np.asarray(self.known), np.asarray(self.known), by_outcome=self.by_outcome)
+        # A law without a known support may give anything.
         return support_of(self.known_law, by_outcome=self.by_outcome) or anything(type(self.known_law).__name__)
 
     def check_rewards(
@@ -347,6 +356,7 @@ class KnownRewards(Rewards):
         """
         super().check_rewards(name, cell, outcome, reward, seen)
         if self.known_law is not None:
+            # Weight one where a reward was seen; zero elsewhere.
             refuse_impossible(name, reward, self.log_predictive(cell, outcome, reward, seen.astype(float)))
 
     def before_data(self) -> "KnownRewards":
@@ -365,6 +375,7 @@ class KnownRewards(Rewards):
         """The rewards of one step."""
         known = pick(self.mean(), step)
         law = None if self.known_law is None else law_at(self.known_law, (step, *np.indices(known.shape)))
+        # The law at a step: its index fixed, all others left.
         return _known(known, self.by_outcome, law)
 
 
@@ -374,6 +385,7 @@ def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) ->
     # A value outside the support is replaced before log_prob is asked: its nan would spread through `where` in
     # derivatives.
     value = xp.asarray(reward, int if law.is_discrete else float)
+    # Weight zero masks a reward, even an impossible one; weight times minus infinity would be nan.
     taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
     inside = xp.where(taken & possible, value, law.support.feasible_like(value))
     return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)

@@ -24,6 +24,7 @@ Sites = tuple[tuple[str, tuple[int, ...]], ...]
 def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[AnyArray, "..."]:
     """Row-major index of `cell` (one integer array for each axis) in an array of `shape`."""
     index = xp.asarray(cell[0])
+    # Horner's rule over the axes.
     for i, size in zip(cell[1:], shape[1:], strict=True):
         index = index * size + i
     return xp.asarray(index)
@@ -35,6 +36,7 @@ def site_index(
     """The site element of `cell`; `size` where there is none, an index out of range that a dropping scatter ignores."""
     if table is None:
         return flat_index(cell, shape)
+    # An index out of range in place of -1, which NumPy and JAX would take for the last element.
     element = pick(table, cell)
     return xp.where(element < 0, size, element)
 
@@ -49,6 +51,7 @@ def unless_identity(table: ArrayLike, size: int, name: str) -> Int[np.ndarray, "
     if table.min(initial=0) < -1 or table.max(initial=-1) >= size:
         worst = table.max() if table.max() >= size else table.min()
         raise ValueError(f"{name} holds the index {worst}, expected -1 (none) or 0 to {size - 1}")
+    # The common case needs no table: every cell its own element, in order.
     identity = table.size == size and np.array_equal(table.ravel(), np.arange(size))
     return None if identity else table.astype(np.int32)
 
@@ -74,6 +77,7 @@ def first_pairs_in_common(
     """
     by_pair = np.asarray(table).reshape(*space.shape, -1)
     owner: dict[int, tuple[int, ...]] = {}
+    # The first pair, in order, that meets an element of an earlier one.
     for pair in np.ndindex(*space.shape):
         # Elements that an earlier pair used are shared; a pair may repeat its own.
         for element in set(by_pair[pair].tolist()) - {-1}:
@@ -92,6 +96,7 @@ def _name(pair: tuple[int, ...], space: StateActionSpace) -> str:
 
 def _site(element: int, sites: Sites) -> str:
     """The site of the stacked element `element`."""
+    # Elements of stacked sites are numbered one site after the other.
     for name, shape in sites:
         size = int(np.prod(shape))
         if element < size:
@@ -131,6 +136,7 @@ class SiteTable:
             digest = hashlib.sha256(repr(self.shapes).encode())
             for array in (() if self.rows is None else self.rows, *self.cells):
                 digest.update(repr(np.shape(array)).encode() + np.ascontiguousarray(array, np.int64).tobytes())
+            # What a draw is stretched by belongs to the way back, and so to the identity.
             if self.stretch is not None:
                 digest.update(np.ascontiguousarray(self.stretch, np.float64).tobytes())
             # Programs that differ (in a deterministic site, say) make different posteriors of the same tables.
@@ -143,6 +149,7 @@ class SiteTable:
     ) -> Mapping[str, Float[Array, "..."]]:
         """{site: value} for one draw of the stacked rows and of the parameters of the rewards. Traceable."""
         size = sum(int(np.prod(shape)) for _, shape in self.shapes)
+        # Rewards are mapped back to the units of the program's site.
         if self.stretch is not None:
             rewards = (rewards[0], rewards[1] / self.stretch, *rewards[2:])
         # Entries without an element are sent out of range and dropped.
@@ -157,6 +164,7 @@ class SiteTable:
             place = np.where(np.asarray(elements) < 0, size, elements)
             flat = flat.at[place].set(jnp.asarray(drawn, flat.dtype).reshape(place.shape), mode="drop")
         values, start = {}, 0
+        # Sites in the order of the program, each a piece of the one vector.
         for name, shape in self.shapes:
             stop = start + int(np.prod(shape))
             values[name] = flat[start:stop].reshape(shape)

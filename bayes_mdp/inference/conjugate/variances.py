@@ -48,6 +48,7 @@ def dirichlet_factor(
     # Zero concentration is a structural zero; with one possible outcome there is nothing unknown.
     possible = (concentration > 0).sum(-1)
     total = concentration.sum(-1)
+    # Rows of one possible outcome are known.
     unknown = possible > 1
     inverse = xp.where(unknown, 1.0 / (total + 1.0), 0.0)
     if form == "dirichlet":
@@ -55,6 +56,7 @@ def dirichlet_factor(
     ratio = (possible - 1.0) * inverse
     if form == "ratio":
         return xp.asarray(ratio)
+    # Before any visit the ratio of the prior stands in for 1 / visits.
     if form == "count":
         return xp.where(unknown, xp.where(visits > 0, 1.0 / xp.maximum(visits, 1e-30), ratio), 0.0)
     mean = concentration / xp.where(total > 0, total, 1.0)[..., None]
@@ -138,6 +140,7 @@ def predictive_variance(
     """Variance of one observed reward + values(outcome) under the posterior predictive."""
     probs = rows.mean()
     # With the factor 1 in place of 1 / (c0 + 1) it is the variance of one draw, not of the mean.
+    # The variance of one reward: of its mean, and around it.
     one_step = row_variance(probs, xp.ones(()), _targets(rewards, values))
     return one_step + average(rows, rewards, variance + rewards.noise())
 

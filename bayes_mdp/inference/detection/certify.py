@@ -76,6 +76,7 @@ def certify(
         NotConjugate: the closed form is not that of the program.
     """
     # Every possible outcome of every legal pair is observed (of very many, a random part): every entry is used.
+    # Counts above one as well: powers of a density show more than the density.
     transitions = invent(detected, rng)
     data = summarise_for_program(program, transitions, rewards=rewards)
     for scale in SCALES:
@@ -102,6 +103,7 @@ def check_at(
     terms = _terms(detected, transitions, point)
     for term in terms:
         actual = sum(densities[name] for name in term.sites)
+        # Rounding in units of the largest numbers that were added.
         if not abs(actual - term.value) <= tolerance(program) * (1.0 + term.size):
             names = ", ".join(repr(name) for name in term.sites)
             raise NotConjugate(
@@ -133,6 +135,7 @@ def summarise_for_program(
     """
     if not rewards:
         transitions = eqx.tree_at(lambda t: t.reward, transitions, None)
+    # The conditioned model takes sums where its law has them.
     kinds = {KNOWN: None} | {kind.__name__: kind for kind in reward_laws() if has_statistics(kind)}
     if program.law.family not in kinds:
         return transitions
@@ -159,6 +162,7 @@ def _densities_in_jit(
         data_of: Any = values  # numpy arrays too
         substituted = handlers.substitute(data=data_of)
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), substituted:
+            # NumPyro's own trace of the conditioned program.
             model(data)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
@@ -194,6 +198,7 @@ def _term(sites: Iterable[str], *parts: ArrayLike) -> Term:
 def _dirichlet_term(name: str, x: Float[np.ndarray, "M K"], concentration: Float[np.ndarray, "M K"]) -> Term:
     """The density of rows, some rows at a time: a table of 10^7 numbers costs most by the memory of its temporaries."""
     value, size, rows = 0.0, 0.0, max(1, BLOCK // x.shape[1])
+    # Rows of a block fit into a cache.
     for i in range(0, len(x), rows):
         alpha = concentration[i : i + rows]
         term = _term([name], *_log_dirichlet(x[i : i + rows], alpha, alpha > 0))
@@ -273,6 +278,7 @@ def _regression_terms(
     tau = np.asarray(drawn[1][0] if len(drawn) > 1 else 1.0)
     # With R'R the precision: log N(w) = sum log diag R - |R (w - m)|^2 / 2 - D log(2 pi) / 2.
     root = np.linalg.cholesky(np.asarray(prior.precision) * tau).T
+    # Half of the squared length, whitened.
     deviation = root @ (weights - prior.loc)
     parts: list[ArrayLike] = [
         -0.5 * deviation**2,
@@ -282,6 +288,7 @@ def _regression_terms(
     if prior.concentration is not None and prior.rate is not None:
         parts.extend(gamma_terms(tau, np.asarray(prior.concentration), np.asarray(prior.rate)))
     terms = [_term([name for name, _ in rewards.sites], *parts)]
+    # Mean offset + features . w, and precision noise_precision times tau.
     mean = np.asarray(rewards.offset)[where] + np.asarray(rewards.features)[where] @ weights
     scale = (np.asarray(rewards.noise_precision)[where] * tau) ** -0.5
     terms.append(_term([OBSERVED_REWARD], *normal_terms(reward, mean, scale)))
@@ -321,6 +328,7 @@ def _law(rows: DirichletRows, drawn: Float[np.ndarray, "M K"]) -> Float[np.ndarr
         law = drawn[row]
     else:
         column = np.asarray(rows.column)
+        # A negative column: an outcome that the row does not have.
         law = np.where(column < 0, 0.0, drawn[row[..., None], column])
     return law if rows.known is None else np.where((row < 0)[..., None], rows.known, law)
 
@@ -348,11 +356,13 @@ def _possible_rewards(
     """Rewards that the law can give at the cells `where`."""
     size = len(where[0])
     if isinstance(rewards, KnownRewards) and rewards.known_law is not None:
+        # A known law is sampled by NumPyro itself.
         cell_law = law_at(rewards.known_law, tuple(map(jnp.asarray, where)))
         return np.asarray(cell_law.sample(jax.random.key(int(rng.integers(2**31)))), np.float64)
     law = rewards.support().at(where if not rewards.by_outcome else where[:-1], where[-1])
     low, high = (np.broadcast_to(x, size) for x in (law.low, law.high))
     share, positive = rng.random(size), rng.gamma(2.0, size=size)
+    # By which ends the support has.
     bounded_below, bounded_above = np.isfinite(low), np.isfinite(high)
     with np.errstate(invalid="ignore"):  # an end that is infinite is not used
         between = np.where(law.whole, low + np.floor(share * (high - low + 1.0)), low + share * (high - low))
@@ -401,6 +411,7 @@ def _draw(detected: Detected, rng: np.random.Generator, scale: float) -> Float[n
 def _spread(rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> Float[np.ndarray, "..."]:
     """Powers of exponentials and a constant; of very many the same numbers again and again, out of step with rows."""
     size = math.prod(shape)
+    # A length that no row divides: equal numbers do not line up.
     drawn = rng.standard_exponential(shape if size <= MANY else MANY - 1) ** np.sqrt(scale) + 0.1 / scale
     return drawn if size <= MANY else np.resize(drawn, shape)
 

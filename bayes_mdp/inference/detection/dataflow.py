@@ -298,6 +298,7 @@ def _scatter(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries
     if index is None:
         return None
 
+    # The same scatter, of labels instead of numbers: it says which entry is where.
     def labels(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> AnyArray:
         return jax.lax.scatter(
             old,

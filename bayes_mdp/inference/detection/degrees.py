@@ -69,13 +69,16 @@ def site_flow(name: str) -> Flow:
 
 def is_affine(program: Program, sites: frozenset[str], parameter: str) -> bool:
     """Whether `parameter` of the reward law is affine in `sites` together, with coefficients that are known numbers."""
+    # All sites in question are one variable, the others another.
     inputs = [site_flow("inside" if name in sites else "outside") for name in sorted(program.values)]
     structure = jax.tree.structure(program.outputs)
     flows = output_flows(program.closed.jaxpr, [*inputs, site_flow("outside")])  # the last input is the key
+    # Of degree one in them, and free of the rest.
     return jax.tree.unflatten(structure, flows).laws["reward"][parameter].degrees in ({}, {"inside": 1})
 
 
 def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
+    # Equation by equation: every variable has one flow.
     """What the outputs of `jaxpr` are made of, if its inputs are made of `inputs`; its constants are known numbers."""
     flows: dict[Var, Flow] = dict.fromkeys(jaxpr.constvars, KNOWN)
     flows.update(zip(jaxpr.invars, inputs, strict=True))
@@ -93,6 +96,7 @@ def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
     if inner is not None:
         return output_flows(inner.jaxpr, given)
     if not any(x.degrees for x in given):
+        # Nothing unknown goes in: what comes out is known.
         return [KNOWN] * len(equation.outvars)
     if name == "scan":
         return _scan(equation, given)
@@ -101,12 +105,14 @@ def _equation(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
         branches = [output_flows(branch.jaxpr, given[1:]) for branch in params["branches"]]
         return [_sum([_higher(given[:1]), *outcomes], None) for outcomes in zip(*branches, strict=True)]
     if name == "split":
+        # Parts of one array: their entries are its entries.
         return [given[0]] * len(equation.outvars)
     return [_of(equation, name, given)] * len(equation.outvars)
 
 
 def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     """The result of an operation of one result."""
+    # The first word on each kind of operation decides.
     # Operands that depend on some site; the others are known numbers.
     moving = [i for i, x in enumerate(given) if x.degrees]
     selected = given[moving[0]].selects if len(moving) == 1 else None
@@ -119,8 +125,10 @@ def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
     if name in _PRODUCTS:
         return _product(given, selected if name == "mul" else None)
     if name == "div":
+        # Division is linear in its numerator alone.
         return _product([given[0], _higher(given[1:])], selected if moving == [0] else None)
     if name == "select_n":
+        # What is selected by an unknown is no polynomial of it.
         return _sum([_higher(given[:1]), *given[1:]], None)
     if name == "integer_pow" and equation.params["y"] == 1:
         return given[0]
@@ -133,6 +141,7 @@ def _of(equation: JaxprEqn, name: str, given: list[Flow]) -> Flow:
         unmoved = _higher([x for i, x in enumerate(given) if i not in entries])
         read = name in ("gather", "dynamic_slice")
         return _sum([unmoved, *(given[i] for i in entries)], selected if read and moving == [0] else None)
+    # No rule: of a higher degree in all.
     return _higher(given)
 
 
@@ -146,6 +155,7 @@ def _scan(equation: JaxprEqn, given: list[Flow]) -> list[Flow]:
             _sum([old, new], old.selects if old == new else None) for old, new in zip(carry, outputs, strict=False)
         ]
         if grown == carry:
+            # What a loop stacks is a row of elements, and no selection that is proven.
             return [*carry, *(Flow(x.degrees) for x in outputs[len(carry) :])]
         carry = grown
 

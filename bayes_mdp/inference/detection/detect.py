@@ -117,6 +117,7 @@ def detect_regression(
     sites = tuple(site for site in probe.sites if site.name in used)
     weights = tuple(site for site in sites if site.family in ("Normal", "MultivariateNormal"))
     noise = tuple(site for site in sites if site.family == "Gamma")
+    # A regression has normal weights and at most one Gamma precision.
     if program.law.family != "Normal" or not weights or len(weights) + len(noise) != len(sites):
         raise NotConjugate("prior: the rewards are no linear regression over normal sites")
     if probe.hyperparameters or probe.held:
@@ -128,16 +129,19 @@ def detect_regression(
     number = sum(int(np.prod(site.shape)) for site in weights)
     cells = int(np.prod(probe.reward["loc"].shape))
     if number * max(cells, number) > MOST_NUMBERS:
+        # Held whole: features of every cell for every weight.
         raise probe.refuse(weights[0].name, f"{number} weights and {cells} cells are too many for one regression")
     elements = np.concatenate([probe.layout.elements(site.name).ravel() for site in weights])
     tau = _noise_element(probe, noise)
     observable = np.asarray(possible if program.law.by_outcome else possible.any(-1))
     precision = _noise_precision(probe, tau, observable)
+    # Slopes by automatic differentiation, at zero.
     offset, features = _coefficients(probe, weights)
     finite = np.isfinite(offset) & np.isfinite(features).all(-1)
     index = first_index(observable & ~finite)
     if index is not None:
         raise probe.refuse(weights[0].name, f"a coefficient of it in the reward of {probe.cell(index)} is not finite")
+    # Where no reward can be observed the features do not matter.
     offset, features = np.where(finite, offset, 0.0), np.where(finite[..., None], features, 0.0)
     loc, prior_precision = _weights_prior(probe, weights, tau)
     concentration = rate = None
@@ -145,6 +149,7 @@ def detect_regression(
     if tau is not None:
         parameters = probe.parameters(noise[0])
         noise_element = tau - int(probe.layout.elements(noise[0].name).min())
+        # Of the one element that scales all precisions.
         concentration, rate = (
             np.asarray(parameters[name].ravel()[noise_element]) for name in ("concentration", "rate")
         )
@@ -180,6 +185,7 @@ def _noise_precision(
     """
     entries = probe.reward["precision"]
     symbols = probe.symbols
+    # With an unknown tau the precision must be a known multiple of it, and that multiple is what is returned.
     if tau is None:
         known, ids = (entries.element == -1) & symbols.known(entries.offset), entries.offset
     else:
@@ -200,6 +206,7 @@ def _coefficients(
 ) -> tuple[Float[np.ndarray, "*cells"], Float[np.ndarray, "*cells D"]]:
     """Means where all weights are zero, and their derivatives: exact, for they are affine."""
     program = probe.program
+    # Sites beside the weights: any value will do, the mean is free of them.
     other_values = {site.name: inside(site) for site in program.latents if site not in weights}
 
     def mean(flat: Float[jax.Array, " D"]) -> Float[jax.Array, "*cells"]:
@@ -211,6 +218,7 @@ def _coefficients(
         return program.evaluate({**other_values, **values})["reward"]["loc"]
 
     zero = np.zeros(sum(int(np.prod(site.shape)) for site in weights))
+    # Affine: value and slope at one point are all of it.
     offset, slopes = jax.jit(lambda x: (mean(x), jax.jacfwd(mean)(x)))(zero)
     return np.asarray(offset, np.float64), np.asarray(slopes, np.float64)
 
@@ -230,6 +238,7 @@ def _weights_prior(
         if site.family == "MultivariateNormal":
             if tau is not None:
                 raise probe.refuse(site.name, "its covariance does not scale with the unknown precision of the rewards")
+            # The precision of each row: (L L')^-1.
             roots = parameters["scale_tril"].reshape(-1, site.shape[-1], site.shape[-1])
             blocks.extend(np.linalg.inv(root @ root.T) for root in roots)
             continue

@@ -84,6 +84,7 @@ def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], p
     assembly, table, law = found.assembly, found.table, probe.program.law
     # Proven so far: each cell is one conjugate cell, or depends on none. The latter must be known.
     _check_known(probe, observable & (table < 0))
+    # Parameters of the prior of each site, checked.
     sites = (*assembly.joint, *assembly.plain)
     parameters = {site.name: probe.parameters(site) for site in (*sites, *assembly.gammas)}
     precision = probe.reward.get("precision")
@@ -93,6 +94,7 @@ def _cells(probe: Probe, found: Found, observable: Bool[np.ndarray, "*cells"], p
     known, known_law = None, None
     if (table < 0).any():
         known_law = _law_of_beliefs(_reward_law(probe), belief.law)
+        # Mean of a known cell; of a law without one zero, which is not asked for.
         known = np.where(table < 0, np.nan_to_num(np.asarray(law_mean(known_law))), 0.0)
     names = tuple((site.name, _shape(site)) for site in sites)
     return reward_cells(
@@ -128,6 +130,7 @@ def _check_known(probe: Probe, cells: Bool[np.ndarray, "*cells"]) -> None:
     """
     for name, entries in probe.reward.items():
         free = entries.element == -1
+        # A symbol that is known has a number.
         known = free & probe.symbols.known(entries.offset)
         if known.ndim > cells.ndim:  # a vector of probabilities
             known = known.all(-1)
@@ -165,6 +168,7 @@ def _reward_law(probe: Probe) -> dist.Distribution:
     """The law itself, in every cell, at some values of the sites: known where it depends on none."""
     program = probe.program
     values = {site.name: inside(site) for site in program.latents if site.name in probe.layout.shapes}
+    # Hyperparameters at zero: a known law does not depend on them.
     other_values = {name: np.zeros(x.shape, x.dtype) for name, x in program.values.items() if name not in values}
     table = jax.jit(program.reward_at)({**other_values, **values, **probe.held})
     assert table.law is not None  # it is no array
@@ -184,6 +188,7 @@ def _law_of_beliefs(law: dist.Distribution, kind: type[dist.Distribution]) -> di
 
 def _number(probe: Probe, elements: Int[np.ndarray, " L"]) -> Int[np.ndarray, " N"]:
     """Element -> its place in `elements`, -1 for others (the last entry is for "no element")."""
+    # The last place catches -1.
     place = np.full(probe.layout.size + 1, -1)
     place[elements] = np.arange(len(elements))
     return place
@@ -240,6 +245,7 @@ def _affine(probe: Probe) -> tuple[Table, Float[np.ndarray, "*cells"], Float[np.
     """Element, coefficient and offset of the mean of every cell; -1, 1 and 0 where it is known."""
     entries = probe.reward["loc"]
     if not probe.affine(entries).all():
+        # Not affine: the refusal names the site.
         probe.select("the reward law", entries)  # says what is in the way
     free = entries.element < 0
     coefficient = np.where(free, 1.0, probe.symbols.values(entries.coefficient))
@@ -292,6 +298,7 @@ def _categorical(probe: Probe, assembly: Assembly, parameter: str) -> Found:
     """Every cell of the law has one whole Dirichlet row as probabilities, value by value in order; or known ones."""
     entries, sites = probe.reward[parameter], assembly.joint
     width = entries.shape[-1]
+    # Whole rows: the first element tells the row.
     index = probe.select("the reward law", entries)
     firsts = _elements(probe, sites)
     table = _number(probe, firsts)[index[..., 0]]
@@ -319,6 +326,7 @@ def _precision(probe: Probe, assembly: Assembly) -> Found:
     not_gamma = next((site for site in sites if site.family != "Gamma"), None)
     if not_gamma is not None:
         raise probe.refuse(not_gamma.name, "the mean of the rewards does not depend on its mean")
+    # factor times an element.
     index, factor = _multiples(probe)
     if law != "Normal":
         raise probe.refuse(sites[0].name, "the precision of the rewards is unknown while their mean is known")
@@ -330,6 +338,7 @@ def _precision(probe: Probe, assembly: Assembly) -> Found:
     offset = np.where(used, probe.symbols.values(loc.offset), 0.0)
     family = next(family for family in families_of(law) if set(family.sites) == {"precision"})
     assembly = assembly._replace(family=family, joint=sites)
+    # precision = factor tau: the reward is scaled by factor^-1/2.
     return Found(assembly, (elements,), _number(probe, elements)[index], factor**-0.5, offset)
 
 

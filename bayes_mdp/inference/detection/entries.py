@@ -68,13 +68,16 @@ class Symbols:
 
     def of(self, name: Hashable, *operands: Ids) -> Ids:
         """The symbols of an operation applied entry by entry."""
+        # Views of one number stay small: repeated entries are numbered once.
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
         # One number for each distinct combination of operands, without a Python loop over entries.
         local, flat = np.zeros(parts[0].size, np.int64), [part.ravel() for part in parts]
         for part in flat:
+            # Pairwise hashing: the number so far and the next operand make one number; small enough for 64 bits.
             local = np.unique(local * self._size + part, return_inverse=True)[1].astype(np.int64)
         _, first = np.unique(local, return_index=True)
+        # Too many to name one by one: fresh symbols prove nothing, and are safe.
         if len(first) > MANY:
             return np.broadcast_to(self.fresh(parts[0].shape), shape)
         ids = [self._name_axes((name, *(int(part[i]) for part in flat))) for i in first]
@@ -92,6 +95,7 @@ class Symbols:
         shape = np.broadcast_shapes(*(x.shape for x in operands))
         parts = np.broadcast_arrays(*(compact(np.broadcast_to(x, shape)) for x in operands))
         neutral = {"add": self.zero, "sub": self.zero, "mul": self.one, "div": self.one, "pow": self.one}.get(name)
+        # Constants are folded: a sum of known numbers is a known number.
         known = np.all([self._is_constant[part] for part in parts], axis=0)
         result = np.empty(parts[0].shape, np.int64)
         with np.errstate(all="ignore"):
@@ -102,6 +106,7 @@ class Symbols:
             unchanged = left & (parts[1] == neutral)
             result[unchanged], left = parts[0][unchanged], left & ~unchanged
             if name in ("add", "mul"):
+                # Addition and multiplication are neutral on either side.
                 unchanged = left & (parts[0] == neutral)
                 result[unchanged], left = parts[1][unchanged], left & ~unchanged
         if name in ("mul", "div"):  # 0 times, or divided by, what is finite
@@ -122,6 +127,7 @@ class Symbols:
     def equals(self, ids: Ids, number: float) -> Bool[np.ndarray, "..."]:
         """Which symbols are `number`, up to rounding relative to it: rates and precisions of 1e-13 are not zero."""
         with np.errstate(invalid="ignore"):
+            # Relative: 1e-13 is not zero, but 1 + 1e-13 is one.
             close = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
         return np.broadcast_to(close, ids.shape)
 
@@ -132,6 +138,7 @@ class Symbols:
         return number
 
     def _new(self, count: int) -> Ids:
+        # At least doubled: the cost of growing is spread over all symbols.
         if self._size + count > len(self._values):
             growth = max(len(self._values), self._size + count - len(self._values))
             self._values = np.append(self._values, np.full(growth, np.nan))
@@ -144,6 +151,7 @@ def _distinct(values: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " M"], Int
     """The different values, and the place of each value among them; large tables of few values are not sorted."""
     firsts, inverse = [], np.full(values.shape, -1, np.int64)
     while len(firsts) < FEW and values.size:
+        # For a few values a comparison is cheaper than a sort of a large table.
         left = inverse < 0
         first = int(left.argmax())
         if not left[first]:
@@ -198,6 +206,7 @@ Value: TypeAlias = AnyArray | Entries
 def elements_of(elements: Int[np.ndarray, "..."], site: str, symbols: Symbols) -> Entries:
     """The value of a conjugate site: its own elements."""
     shape = elements.shape
+    # x itself: offset 0, coefficient 1, power 1.
     ones_id, zero = (np.broadcast_to(x, shape) for x in (symbols.one, symbols.zero))
     return Entries(elements, np.broadcast_to(1.0, shape), ones_id, zero, frozenset({site}))
 
@@ -210,6 +219,7 @@ def symbols_of(shape: tuple[int, ...], site: str, symbols: Symbols) -> Entries:
 def symbolic(ids: Ids, sites: frozenset[str], symbols: Symbols) -> Entries:
     """Entries that are symbols."""
     shape = ids.shape
+    # A symbol is its own offset, with no element.
     unit = np.broadcast_to(symbols.one, shape)
     return Entries(np.broadcast_to(NONE, shape), np.broadcast_to(1.0, shape), unit, ids, sites)
 
@@ -237,6 +247,7 @@ class Domain:
         """A value as entries; numbers become known symbols."""
         if isinstance(value, Entries):
             return value
+        # Keys of random numbers are nothing to reason about: fresh symbols.
         numeric = not is_key(value) and np.asarray(value).dtype.kind in "biuf"
         ids = self.symbols.constants(value) if numeric else self.symbols.fresh(value.shape)
         return symbolic(ids, frozenset(), self.symbols)
@@ -277,6 +288,7 @@ def mapped(entries: Entries, function: Callable[[np.ndarray], np.ndarray]) -> En
 def compact_axes(*operands: Entries) -> tuple[list[Entries], tuple[int, ...]]:
     """The operands of an entrywise operation without the axes along which all repeat one entry, and the full shape."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
+    # Broadcast views have stride zero along repeated axes: one entry stands for all of these.
     full = [mapped(x, lambda f: np.broadcast_to(f, shape)) for x in operands]
     fields = [getattr(x, name) for x in full for name in FIELDS]
     repeats = [size > 1 and all(f.strides[axis] == 0 for f in fields) for axis, size in enumerate(shape)]
@@ -292,6 +304,7 @@ def widened(x: Entries, shape: tuple[int, ...]) -> Entries:
 def plain(x: Entries) -> Entries:
     """Transformed entries are opaque to arithmetic."""
     if x.transform is None:
+        # What went through a transform is no longer offset + coefficient x^power.
         return x
     return replace(x, element=np.where(x.element == NONE, NONE, OPAQUE), transform=None)
 
@@ -304,6 +317,7 @@ def joined(parts: Sequence[Entries]) -> list[Entries]:
 
 def concatenate_sums(operands: Sequence[Entries], join: Callable[[list[np.ndarray]], np.ndarray]) -> Entries:
     """One array of several, as `join` makes one of their fields."""
+    # Fields are joined in the same way, so that entries stay whole.
     parts = joined(operands)
     fields = {name: join([getattr(x, name) for x in parts]) for name in FIELDS}
     return Entries(**fields, sites=sites_of(*parts), transform=parts[0].transform)

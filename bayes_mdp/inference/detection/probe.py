@@ -128,6 +128,7 @@ class Probe:
         self.program, self.held, self.numbers = program, dict(held or {}), numbers
         self.kept, self.kept_rows = kept, kept_rows
         self.hyperparameters = tuple(site.name for site in program.latents if site.name in hyperparameters)
+        # Neither is followed element by element.
         fixed = {*self.hyperparameters, *self.held}
         self.sites = tuple(site for site in program.latents if site.name not in fixed)
         conjugate = {site.name: site for site in self.sites if site.family in POSITIVE}
@@ -140,6 +141,7 @@ class Probe:
         # Run the program on descriptions: elements for conjugate sites, symbols for hyperparameters, numbers for held.
         domain = Domain(np.concatenate([none, *positive]), np.concatenate([none, *unit]))
         self.symbols: Symbols = domain.symbols
+        # In the order in which the traced program takes its inputs.
         inputs = [self._input(name) for name in sorted(program.values)]
         # The densities of conjugate sites are those of their families: they are not read.
         shown: Outputs = program.outputs
@@ -169,6 +171,7 @@ class Probe:
         """
         parts = [x for x in self.densities.get(name, ()) if x is not None]
         if not parts or not all(x.free and self.symbols.known(compact(x.offset)).all() for x in parts):
+            # Not free of sites, or not known: no constant.
             return False
         *logs, possible = (np.asarray(self.symbols.values(x.offset)) for x in parts)
         if self.held or (possible.all() and all(np.isfinite(x).all() for x in logs)):
@@ -181,6 +184,7 @@ class Probe:
     def _log_constant(self, name: str) -> float:
         """The log density of an observed site that is a constant."""
         logs, scale, _ = self.densities[name]
+        # A scale is a power of the density.
         power = 1.0 if scale is None else self.symbols.values(scale.offset)
         with np.errstate(all="ignore"):  # impossible in a branch
             return float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
@@ -192,6 +196,7 @@ class Probe:
         densities = {f"site {n!r}": tuple(x for x in parts if x is not None) for n, parts in self.densities.items()}
         powers = {f"site {name!r}": (entries,) for name, entries in self.powers.items()}
         for name, arrays in (*laws.items(), *parameters.items(), *densities.items(), *powers.items()):
+            # Random numbers of no site have no density: no route can infer them.
             if any(KEY in self.depends(x) for x in arrays):
                 raise ValueError(
                     f"prior: {name} depends on random numbers that belong to no site (numpyro.prng_key, or a site "
@@ -208,6 +213,7 @@ class Probe:
     def _input(self, name: str) -> Value:
         value = self.program.values[name]
         if name in self.held:
+            # A held value is a number like any other.
             return np.asarray(self.held[name], value.dtype)
         if name in self.layout.shapes:
             return elements_of(self.layout.elements(name), name, self.symbols)
@@ -224,6 +230,7 @@ class Probe:
         return self._depends[id(entries)][1]
 
     def _sites_in(self, entries: Entries) -> frozenset[str]:
+        # Sites of the elements that are there, and those behind symbols.
         # Exact where every entry has the known form; an opaque entry may depend on all that went in.
         element = compact(entries.element).ravel()
         if element.min(initial=0) <= OPAQUE:
@@ -254,6 +261,7 @@ class Probe:
 
     def number(self, entries: Entries, *place: str) -> Float[np.ndarray, "..."]:
         """The numbers of an array, or of its coefficients: known, or those at the values of the hyperparameters."""
+        # Known by itself, or a multiple of an element.
         ids = entries.offset if entries.free else entries.coefficient
         if self.symbols.known(compact(ids)).all():
             return np.array(self.symbols.values(ids))
@@ -276,6 +284,7 @@ class Probe:
 
     def complements(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is one less one element that lies between zero and one."""
+        # 1 - e: coefficient -1 and offset 1.
         symbols = self.symbols
         one_less = (entries.element >= 0) & (entries.power == 1.0)
         one_less &= symbols.equals(entries.coefficient, -1.0) & symbols.equals(entries.offset, 1.0)
@@ -307,6 +316,7 @@ class Probe:
         Raises:
             NotConjugate: the law is no selection; names the site by which it is none.
         """
+        # Where all are elements or known, the law is a selection.
         index = first_index(~self.selects(entries))
         if index is None:
             return entries.element
@@ -339,6 +349,7 @@ class Probe:
     def cell(self, index: tuple[int, ...]) -> str:
         """Words for an index into [*H S A] or [*H S A O]."""
         space = self.program.space
+        # As many words as the index has axes.
         words = ("state", "action", "outcome") if space.horizon is None else ("step", "state", "action", "outcome")
         return ", ".join(f"{word} {i}" for word, i in zip(words, index, strict=False))
 
@@ -378,6 +389,7 @@ def check_proper(program: Program) -> None:
     Raises:
         ValueError: names the first one.
     """
+    # The probe traces the program: only where a power of a density is in question.
     bent = [site for site in program.latents if site.scaled or site.masked]
     probe = Probe(program) if any(site.name in program.outputs.powers for site in bent) else None
     for site in bent:
@@ -396,12 +408,14 @@ def check_proper(program: Program) -> None:
 
 def _power_is_proper(probe: Probe, site: Site) -> bool:
     power = _numbers(probe, probe.powers[site.name])
+    # A power of zero is flat: proper on a bounded support alone.
     if power is None or np.min(power) < 0 or (np.min(power) == 0 and not site.bounded):
         return False
     if np.all(power == 1.0):
         return True
     parameters = probe.parameters_of[site.name].values()  # of the families that have a closed form
     dependences = [*parameters, *(x for x in probe.densities.get(site.name, ()) if x is not None)]
+    # Parameters that depend on other sites: the constant would depend on them.
     if frozenset().union(*map(probe.depends, dependences)) - {site.name}:
         return False
     if site.family not in EXPONENTS:

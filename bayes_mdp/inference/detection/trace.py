@@ -90,6 +90,7 @@ _LINEAR = {"Normal": {"loc": ("MultivariateNormal",)}}
 def site_families(law: str) -> dict[str, tuple[str, ...]]:
     """Parameters of a reward law -> the families of sites that are conjugate for them; empty: it has none."""
     families_by_parameter: dict[str, tuple[str, ...]] = {}
+    # Families of single cells first, then linear regression, whose site is a vector of coefficients.
     for sites in (*(family.sites for family in families_of(law)), _LINEAR.get(law, {})):
         for parameter, families in sites.items():
             families_by_parameter[parameter] = tuple(
@@ -181,6 +182,7 @@ class Program:
         Args:
             constants: observed sites that are known to bend nothing.
         """
+        # Constants are observed sites whose density no latent site enters.
         bent = (site.name for site in self.sites if site.observed or site.scaled or site.masked)
         return all(name in constants for name in bent)
 
@@ -232,6 +234,7 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
         ValueError: two sites have one name, the program is not the same function when it is run again.
         TypeError: the program does not return a `MDPSpec`, or branches in Python on what it drew.
     """
+    # A digest of prior, space, precision and NumPyro's registry; a program of the user's has none.
     try:
         width = jax.dtypes.canonicalize_dtype(float).name
         digest = identity((prior, space, width, registrations()), packaged=True)
@@ -257,6 +260,7 @@ class _Ready:
 
 @traced_alone
 def _trace(prior: Prior, space: StateActionSpace) -> Program:
+    # Copies of the user's arrays: later changes in place must not change what was proven.
     prior = isolated_prior(prior)
     facts = Facts()
 
@@ -288,6 +292,7 @@ def _trace(prior: Prior, space: StateActionSpace) -> Program:
                 "prior: the program computes something else when it is run again (np.random, or a state that it "
                 "changes?), expected one that draws by numpyro.sample alone"
             )
+    # After the trace: what was called back can only be seen in the jaxpr.
     _refuse_callbacks(closed)
     _TRACED.add(digest)
     copied = ClosedJaxpr(closed.jaxpr, [_copy(x) for x in closed.consts])
@@ -322,10 +327,12 @@ def _density_of_law(prior: Prior, space: StateActionSpace, facts: Facts) -> str:
         return registrations(facts.law.family)
 
     def run(values: Mapping[str, ArrayLike]) -> list[Array]:
+        # Any reward in the support will do: the jaxpr of the density is wanted, not its value.
         law = _reward_at(prior, space, values).law
         assert law is not None  # it is no array
         reward = jnp.zeros(law.batch_shape, int if law.is_discrete else float)
         moments = [law.log_prob(reward), law_mean(law)]
+        # Some laws have no variance in closed form: the density and the mean tell them apart then.
         try:
             return [*moments, law_variance(law)]
         except NotImplementedError:
@@ -347,6 +354,7 @@ def _refuse_callbacks(closed: ClosedJaxpr | Jaxpr) -> None:
                 f"prior: the program calls back to Python (jax.{equation.primitive.name}), and what that computes "
                 "cannot be read, expected jax.numpy in its place, or numbers that are computed in front of the program"
             )
+    # scan, cond and jit hold programs of their own.
     for inner in inner_jaxprs(jaxpr):
         _refuse_callbacks(inner)
 
@@ -368,6 +376,7 @@ def _explain_errors() -> Iterator[None]:
     try:
         yield
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        # The last frame that is not a library's: the line of the user's program.
         frames = traceback.extract_tb(error.__traceback__)
         line = next(
             (
@@ -420,9 +429,11 @@ def _densities(
     prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
 ) -> tuple[dict[str, Density], dict[str, Float[Array, "..."]]]:
     """The density of every sample site, and the powers of those that are scaled."""
+    # Substituted values give every site its density at these points, draws included.
     with handlers.trace() as trace, handlers.seed(rng_seed=key), _substitute(values):
         prior(space)
     samples = {name: message for name, message in trace.items() if message["type"] == "sample"}
+    # A power of a density (PoweredDensity) acts as a scale that NumPyro does not know of.
     powers = {n: jnp.asarray(m["fn"].power) for n, m in samples.items() if isinstance(m["fn"], PoweredDensity)}
     return {name: density(message) for name, message in samples.items()}, powers
 
@@ -442,10 +453,12 @@ def _evaluate(
     key: PRNGKeyArray | int = 0,
 ) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
+    # Order matters: given values first, then some value for improper sites, then seeded draws.
     somewhere = handlers.substitute(substitute_fn=improper_value)
     substituted = _substitute(values)
     with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), substituted:
         spec = prior(space)
+    # What the program returned is checked here once, with the names that the library keeps for itself.
     check_spec(spec, space)
     check_names(trace)
     messages = [message for message in trace.values() if message["type"] in ("sample", "param")]
@@ -494,6 +507,7 @@ def _list_values(law: Any) -> np.ndarray | None:
     """The values of a discrete law; None: there is no such list, or it is one of other sites or other elements."""
     if not law.has_enumerate_support:
         return None
+    # Values that do not depend on what is drawn are constants also inside a trace.
     with jax.ensure_compile_time_eval():
         try:
             return np.asarray(law.enumerate_support(expand=False))
@@ -510,6 +524,7 @@ def joint_values(
         supports: {site: the values of one element}.
         shapes: {site: the shape of its value}.
     """
+    # The values of one element, to the power of the number of elements, site by site.
     values_of_site = [
         [np.array(x, values.dtype).reshape(shapes[n]) for x in itertools.product(values, repeat=math.prod(shapes[n]))]
         for n, values in supports.items()
@@ -523,11 +538,13 @@ def improper_value(message: Message) -> Real[Array, "..."] | None:
     latent = message["type"] == "sample" and message["value"] is None
     if not latent or not isinstance(unwrap(message["fn"]), dist.ImproperUniform):
         return None
+    # A point of the support: an improper site needs a value before anything can be traced.
     return message["fn"].support.feasible_like(jnp.zeros(message["fn"].shape()))
 
 
 def _plates(message: Message, space: StateActionSpace) -> tuple[str, ...]:
     """The plates of the space around a site: its steps, states, actions."""
+    # Plates that have the space's own name and size: a plate of the user's with another size is none of these.
     sizes = dict(zip(PLATE_NAMES[-len(space.shape) :], space.shape, strict=True))
     around = {(frame.name, frame.size) for frame in message["cond_indep_stack"]}
     return tuple(name for name, size in sizes.items() if (name, size) in around)
@@ -536,6 +553,7 @@ def _plates(message: Message, space: StateActionSpace) -> tuple[str, ...]:
 def _unwrap(fn: dist.Distribution) -> tuple[dist.Distribution, bool]:
     """The distribution inside expanded, independent, powered and masked ones, and whether one of them masks."""
     base, masked = unwrap(fn), False
+    # Distributions can be wrapped several times; a mask at any depth counts.
     while isinstance(base, dist.MaskedDistribution | PoweredDensity):
         masked |= isinstance(base, dist.MaskedDistribution) and base._mask is not True
         base = unwrap(base.base_dist)
@@ -571,6 +589,7 @@ def _site(message: Message) -> Site:
         return Site(message["name"], "param", (), True, False, False)
     law, masked = _unwrap(message["fn"])
     observed, scaled = bool(message["is_observed"]), _has_scale(message)
+    # The type itself, not a subclass: that may have overridden the density.
     rows = law.support if isinstance(law, SupportedDirichlet) and type(law) is SupportedDirichlet else None
     family = "Dirichlet" if rows is not None else _family(law, CONJUGATE)
     bounded = observed or _has_bounds(law)
@@ -581,6 +600,7 @@ def _site(message: Message) -> Site:
 
 def _family(distribution: dist.Distribution, known: Mapping[Any, ParametersOf]) -> str:
     """The name of its type; of a type of the user's with the name of a known one, where it comes from too."""
+    # A class of the user's called Normal is not NumPyro's: it gets its module in front.
     kind = type(distribution)
     impostor = kind not in known and kind.__name__ in {known_kind.__name__ for known_kind in known}
     return f"{kind.__module__}.{kind.__name__}" if impostor else kind.__name__
@@ -592,6 +612,7 @@ def _parameters(message: Message) -> Arrays:
     if type(law) not in CONJUGATE:
         return {}
     shape = jnp.shape(message["value"])
+    # The last axis of a vector site belongs to its rows; a normal-gamma has an event of two numbers.
     vector = type(law) in (dist.Dirichlet, SupportedDirichlet, dist.MultivariateNormal)
     rows = shape if vector else shape[: len(shape) - law.event_dim]
     parameters = {name: jnp.asarray(value, float) for name, value in CONJUGATE[type(law)](law).items()}
@@ -604,6 +625,7 @@ def _parameters(message: Message) -> Arrays:
 
 def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
     """The reward law and the parameters to look at: those that its family names, or all that another law holds."""
+    # Reward laws are looked up by exact type; of others all parameters are looked at, by number.
     law, laws = table.law, reward_laws()
     if law is None:
         assert table.known is not None
@@ -623,6 +645,7 @@ def fingerprint(closed: ClosedJaxpr, space: StateActionSpace, facts: object) -> 
     digest = hashlib.sha256(ADDRESS.sub("", text).encode())
     for constant in (*jax.tree.leaves(space), *constants(closed)):
         array = np.asarray(constant)
+        # Dtype and shape as well: the same bytes may be other numbers.
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
 
@@ -637,12 +660,14 @@ def _inner(jaxpr: Jaxpr) -> Iterator[ArrayLike]:
     for equation in jaxpr.eqns:
         yield from (v.val for v in equation.invars if isinstance(v, Literal))
     for inner in inner_jaxprs(jaxpr):
+        # Closed jaxprs bring constants of their own; open ones share those around them.
         yield from constants(inner) if isinstance(inner, ClosedJaxpr) else _inner(inner)
 
 
 def dtypes(closed: ClosedJaxpr | Jaxpr) -> frozenset[np.dtype]:
     """The dtypes of all arrays of numbers that a traced program computes with."""
     jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    # Every atom, constants and intermediates included: one float32 step among float64 ones is enough to lose digits.
     atoms = [
         *jaxpr.constvars,
         *jaxpr.invars,

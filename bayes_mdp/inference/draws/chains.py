@@ -53,6 +53,7 @@ class Scalars(NamedTuple):
     ) -> Float[np.ndarray, " E"]:
         """A statistic [C N e] -> [e] of every element; nan for those that are constant."""
         size = max(1, NUMBERS_AT_ONCE // num_draws)
+        # A few elements at a time: the tables of all draws would be S A O times the draws.
         parts = [statistic(self.steady(self.places[i : i + size])) for i in range(0, len(self.places), size)]
         return np.concatenate([np.zeros(0), *parts])
 
@@ -107,6 +108,7 @@ def of_conjugate_sites(
     classes = np.concatenate([index[0].reshape(counts.shape), counts], axis=-1)
     first = np.sort(np.unique(classes, axis=0, return_index=True)[1])
     places = (first[:, None] * columns + np.arange(columns)).ravel()
+    # An element of the table back to the first pair and outcome that reads it.
     row_table = np.arange(len(counts)).reshape(rows.shape[:-1]) if rows.row is None else np.asarray(rows.row)
 
     def outcome(place: int) -> tuple[int, ...]:
@@ -120,6 +122,7 @@ def of_conjugate_sites(
     data = np.asarray(rewards.data, np.float64)
 
     def means(places: Int[np.ndarray, " e"]) -> Float[np.ndarray, "C N e"]:
+        # Leaves of the prior belief at these cells for each draw, [C N e ...]; data are the same for all of them.
         leaves = [v[:, i[places]] for v, i in zip(values[1:], index[1:], strict=True)]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         with jax.enable_x64(True):
@@ -226,6 +229,7 @@ class Chains(eqx.Module):
             number: N.
         """
         if self.num_chains * self.num_samples != number:
+            # By value: posteriors that were thinned or reweighted have other draws than their chains.
             return False
         return all(np.array_equal(np.ravel(self.draws[name]), np.ravel(x)) for name, x in sites.items())
 
@@ -260,6 +264,7 @@ class Chains(eqx.Module):
             tables: what else follows from the draws, and must have mixed (`derived_tables` of a posterior).
         """
         # Impossible chains make every other diagnostic meaningless: they are reported alone.
+        # In the order of their gravity: stuck chains explain a bad r-hat, and divergences a low effective size.
         return _impossible(self) or [
             *_stuck_chains(self),
             *_divergences(self),
@@ -279,6 +284,7 @@ class Chains(eqx.Module):
         sentences = []
         for name in self.discrete:
             values = np.asarray(self.draws[name]) if name in self.draws else np.zeros((1, 0))
+            # An element that has one value in all draws of all chains.
             still = ~_varies(values)
             if still.all() if whole else still.any():
                 index = tuple(int(i) for i in np.argwhere(still)[0])
@@ -348,6 +354,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: PyTree, method: methods.NU
     """
     # Discrete sites are updated by Gibbs steps around NUTS, but for those that funsor sums out.
     discrete, continuous, fixed = latent_sites(model, data)
+    # The proper kernel by what the program holds: NUTS, Gibbs around NUTS, or the user's own.
     if not discrete and not continuous:
         raise ValueError("the program has no latent site, expected something to sample")
     kernel = _kernel(model, method, bool([site for site, enumerated in discrete.items() if not enumerated]))
@@ -360,6 +367,7 @@ def run_chains(key: PRNGKeyArray, model: Model, data: PyTree, method: methods.NU
         progress_bar=False,
     )
     fields = _fields(kernel)
+    # Warm-up adapts step size and mass matrix; its draws are thrown away.
     mcmc.run(key, data, extra_fields=tuple(fields.values()))
     samples = mcmc.get_samples(group_by_chain=True)
     extra = mcmc.get_extra_fields(group_by_chain=True)
@@ -383,6 +391,7 @@ def latent_sites(model: Model, data: PyTree) -> tuple[dict[str, bool], tuple[str
         ValueError: two sites have one name, a discrete site has no finite list of values.
     """
     discrete, continuous, fixed = {}, [], set()
+    # A fixed discrete site has one value: it cannot move, and is not judged.
     for site in trace_latents(model, data):
         if not site["fn"].support.is_discrete:
             continuous.append(site["name"])
@@ -408,6 +417,7 @@ def trace_latents(model: Model, data: PyTree) -> list[Site]:
     """
     sites: list[Site] = []
 
+    # Shapes suffice: under eval_shape the program runs without a number being drawn.
     def program(key: PRNGKeyArray) -> None:
         drawn = handlers.substitute(handlers.seed(model, key), substitute_fn=init_to_sample)
         sites.extend(unique_trace(drawn, data).values())
@@ -450,6 +460,7 @@ def warn_of(posterior: "Chains | HasChains", stacklevel: int = 3) -> None:
 def _kernel(model: Model, method: methods.NUTS, discrete: bool) -> MCMCKernel:
     if method.kernel is None:
         return DiscreteHMCGibbs(NUTS(model), modified=True) if discrete else NUTS(model)
+    # Metropolised Gibbs proposes another value than the present one, which mixes faster (Liu 1996).
     kernel = method.kernel(model)
     if not isinstance(kernel, MCMCKernel):
         raise TypeError(
@@ -466,6 +477,7 @@ def _side_by_side(kernel: MCMCKernel) -> PyTree:
 
 def _fields(kernel: MCMCKernel) -> dict[str, str]:
     """Where the state of a kernel keeps what `Chains` stores beyond the kernel's default fields."""
+    # Where the discrete sites are moved by Gibbs steps, HMC's numbers lie in an inner state.
     names = ("diverging", "accept_prob", "num_steps", "potential_energy", "energy")
     if isinstance(kernel, HMC):
         return {name: name for name in names}
@@ -479,6 +491,7 @@ def split_r_hat(values: Float[np.ndarray, "C N ..."]) -> Float[np.ndarray, "..."
     if values.shape[1] < 4:
         return np.full(values.shape[2:], np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
+        # Halves of chains compared (Gelman and Rubin 1992): a chain that drifts disagrees with itself.
         return np.where(_varies(values), split_gelman_rubin(values), np.nan)
 
 
@@ -500,6 +513,7 @@ def _impossible(chains: Chains) -> list[str]:
     """Chains that never saw a finite log density, or whose draws are no numbers."""
     bad = np.zeros(chains.num_chains, bool)
     if chains.log_density is not None:
+        # A chain without one finite density started, and stayed, where the data are impossible.
         bad = ~np.isfinite(np.asarray(chains.log_density)).any(1)
     if not bad.any():
         lost = [name for name, values in chains._continuous().items() if not np.isfinite(values).all()]
@@ -515,6 +529,7 @@ def _impossible(chains: Chains) -> list[str]:
 def _stuck_chains(chains: Chains) -> list[str]:
     sites = chains._continuous()
     still = np.full(chains.num_chains, bool(sites) and chains.num_samples > 1)
+    # A chain stands still if every element of every site has the value of its first draw.
     for values in sites.values():
         flat = values.reshape(*values.shape[:2], -1)
         still &= (flat == flat[:, :1]).all((1, 2))
@@ -530,6 +545,7 @@ def _stuck_labels(chains: Chains) -> list[str]:
     """Discrete sites that no chain ever changed, and that differ between chains."""
     for name in chains.discrete:
         values = np.asarray(chains.draws.get(name, np.zeros((1, 1))))
+        # Constant within each chain, different between them: the Gibbs steps never left where they began.
         stuck = (values == values[:, :1]).all((0, 1)) & (values != values[:1, :1]).any((0, 1))
         if stuck.any():
             index = tuple(int(i) for i in np.argwhere(stuck)[0])
@@ -557,6 +573,7 @@ def _divergences(chains: Chains) -> list[str]:
 def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     # Where no chain moves an infinite r-hat has been reported already.
     r_hat = {name: np.where(np.isinf(draws), np.nan, draws) for name, draws in chains.r_hat().items()}
+    # The worst of sites and of what follows from them; sites first, since those can be reparametrised.
     worst, high, total = _worst(r_hat, _measure(chains, tables, split_r_hat), MAX_R_HAT)
     if worst is None:
         return []
@@ -570,6 +587,7 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
             "(num_samples=), or give each value a posterior of its own and join them by bayes_mdp.inference.mixture"
         ]
     # Each chain by itself is stationary but they disagree: several modes, which no longer run will join.
+    # The same diagnostic on one chain alone compares its two halves.
     settled = [split_r_hat(chain[None]) for chain in draws]
     if value > SETTLED_R_HAT and not np.any(np.asarray(settled) > SETTLED_R_HAT):
         return [
@@ -585,6 +603,7 @@ def _disagreement(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
 
 def _too_few(chains: Chains, tables: Mapping[str, Scalars]) -> list[str]:
     sizes = chains.ess(), _measure(chains, tables, effective_size)
+    # Negated, so that the largest is the worst, as of r-hat.
     sites, of_tables = ({name: np.asarray(-size) for name, size in sizes_by_name.items()} for sizes_by_name in sizes)
     worst, low, total = _worst(sites, of_tables, -MIN_ESS)
     if worst is None:
@@ -601,6 +620,7 @@ def _measure(
     chains: Chains, tables: Mapping[str, Scalars], statistic: Statistic
 ) -> dict[str, Float[np.ndarray, "..."]]:
     number = chains.num_chains * chains.num_samples
+    # A table under the name of a site would be counted twice.
     return {name: table.measure(statistic, number) for name, table in tables.items() if name not in chains.draws}
 
 

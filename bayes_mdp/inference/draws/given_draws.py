@@ -86,6 +86,7 @@ class GivenDraws(PosteriorSamples):
 
     def _of_each_chain(self, index: Int[np.ndarray, " M"]) -> "GivenDraws":
         """These draws of every chain."""
+        # Draws lie chain after chain: the first place of each chain, plus the place within it.
         first = np.arange(self.num_chains)[:, None] * (self.num_held // self.num_chains)
         part = self.take((first + index).ravel())
         return GivenDraws(part.mdps, part.weights, part.space, self.num_chains, self.worth_each)
@@ -100,6 +101,7 @@ class GivenDraws(PosteriorSamples):
         if num >= num_held:
             return self
         per_chain, length = num // self.num_chains, num_held // self.num_chains
+        # As many of each chain, evenly spaced; with more chains than draws asked for, chains no longer matter.
         return (
             self._of_each_chain(np.arange(per_chain) * length // per_chain)
             if per_chain
@@ -108,6 +110,7 @@ class GivenDraws(PosteriorSamples):
 
     def halves(self) -> "tuple[GivenDraws, GivenDraws]":
         """Every second draw of each chain, and the others: what the one chooses, the other judges (`HoldsDraws`)."""
+        # Every second draw, not the first and second half: both halves see the whole run of each chain.
         length = self.num_held // self.num_chains
         if length < 2:  # chains of one draw: every second chain
             return self.take(np.arange(0, self.num_held, 2)), self.take(np.arange(1, self.num_held, 2))
@@ -129,6 +132,7 @@ class GivenDraws(PosteriorSamples):
         chains = np.asarray(values, np.float64).reshape(self.num_chains, length)
         # Chains in halves: one that drifts is not taken for one that mixes.
         cut = length // 2
+        # 2 C half-chains [2C, N / 2]; the middle draw of an odd length is left out.
         number = float(effective_size(np.concatenate([chains[:, :cut], chains[:, length - cut :]])))
         return min(number, most) if np.isfinite(number) and number > 0 else most
 
@@ -144,6 +148,7 @@ class GivenDraws(PosteriorSamples):
 
         def following(num: int) -> WholeDraws:
             nonlocal used
+            # Round and round: draws are given, so that a longer stream repeats them.
             index = np.arange(used, used + num) % self.num_held
             used += num
             return draws.take((index,))
@@ -157,6 +162,7 @@ class GivenDraws(PosteriorSamples):
             "transition_probs", probabilities [C N *H S A O], and "reward_mean", rewards [C N *H S A].
         """
         probs, reward, ends, _ = whole_draws(self.mdps)
+        # The end of an episode is the last outcome of a row.
         rows = np.asarray(probs) if ends is None else np.concatenate([probs, np.asarray(ends)[..., None]], -1)
         chains = (self.num_chains, self.num_held // self.num_chains)
         values = {"transition_probs": rows, "reward_mean": np.asarray(reward)}
@@ -244,6 +250,7 @@ def posterior_from_draws(
     """
     if space is not None:
         check_space(space)
+    # Rows first: their axes give the sizes of the space, where none is given.
     source = _read(draws)
     steps = space is not None and space.horizon is not None
     axes = (("step",) if steps else ()) + ("state", "action")
@@ -253,6 +260,7 @@ def posterior_from_draws(
     words = ", ".join(("chain", "draw", *axes))
     check_shape("transition", rows.values, (*number, *space.shape, space.n_outcomes), f"{words}, outcome")
     _check_names(rows, space)
+    # A name is a variable of the draws, anything else the rewards themselves, known and the same in every draw.
     if isinstance(reward, (str, Mapping)):
         paid = _find(source, "reward", reward, axes, dims)
         _check_names(paid, space)
@@ -301,6 +309,7 @@ def _check_rows(
             place += f"state {space.state_names[state]!r}, action {space.action_names[action]!r}"
             raise ValueError(f"{name} in {place} {shown[index]}, expected {expected}")
 
+    # Finite, not negative, summing to one, rewards finite: the first fault of the earliest kind is named.
     finite = np.asarray(np.isfinite(rows).all(-1))
     refuse(np.asarray(~finite), "transition", np.where(finite, "", "is not finite"), "probabilities")
     least = rows.min(-1)
@@ -315,17 +324,20 @@ def _check_rows(
         "a sum of 1",
     )
     refuse(np.asarray(~np.isfinite(reward)), "reward", np.char.add("is ", reward.astype(str)), "a finite number")
+    # Exactly one after that: draws in text are rounded.
     return rows / total[..., None], reward
 
 
 def _space_of(rows: _Variable, sizes: tuple[int, ...]) -> StateActionSpace:
     states, actions, outcomes = sizes
+    # Square rows, or one outcome more: the end of an episode.
     if outcomes not in (states, states + 1):
         raise ValueError(
             f"transition has {states} states and {outcomes} outcomes, expected as many, or one more (the end of an "
             "episode)"
         )
     dims = rows.dims or ("state", "action", "outcome")
+    # Labels of a dataset become the names of the space; arrays have numbers.
     named = zip(("states", "actions"), dims, strict=False)
     names = {axis: tuple(rows.labels[dim]) for axis, dim in named if dim in rows.labels}
     return StateActionSpace(states, actions, ends=outcomes > states, **names)
@@ -357,11 +369,13 @@ def _find(
     if isinstance(name, Mapping):
         if not name:
             raise ValueError(f"{what} is empty, expected a variable for each action")
+        # Variables by action have no axis of actions: each is [C N, state, outcome], say.
         rest = tuple(axis for axis in axes if axis != "action")
         variables = [held.variable(what, part, rest, dims) for part in name.values()]
         shapes = {part.values.shape for part in variables}
         if len(shapes) > 1:
             raise ValueError(f"{what} has variables of shapes {sorted(shapes)}, expected one shape for all actions")
+        # C and N are in front, so that the axis of actions is two places further on.
         place = 2 + axes.index("action")
         first = variables[0].dims
         names = axes if first is None else (*first[: place - 2], "action", *first[place - 2 :])
@@ -393,6 +407,7 @@ class _Held:
             return self._of_dataset(what, name, axes, dims)
         assert self.arrays is not None
         values = np.asarray(self.arrays[name])
+        # One leading axis is draws, two are chains and draws; any other number fits no reading.
         leading = values.ndim - len(axes)
         if leading not in (1, 2):
             listed = ", ".join(axes)
@@ -419,6 +434,7 @@ class _Held:
             rest = rest_named
         if len(rest) != len(axes) or array.ndim != len(axes) + 2:
             raise ValueError(f"{what} is {name!r} with dims {array.dims}, expected chain, draw, {', '.join(axes)}")
+        # By name, whatever the order in the file.
         array = array.transpose("chain", "draw", *rest)
         labels = {dim: array.coords[dim].values.tolist() for dim in rest if dim in array.coords}
         return _Variable(np.asarray(array.values), tuple(rest), labels)
@@ -430,6 +446,7 @@ def _read(draws: object) -> _Held:
         return _read_file(Path(draws))
     if isinstance(draws, Sequence) and draws and all(isinstance(path, (str, os.PathLike)) for path in draws):
         return _Held(_of_csv([Path(path) for path in draws]))
+    # Duck typing, since xarray and ArviZ are not imported unless somebody has them.
     group = getattr(draws, "posterior", None)  # InferenceData and DataTree
     if hasattr(group, "data_vars") or hasattr(group, "to_dataset"):
         return _Held(dataset=group.to_dataset() if hasattr(group, "to_dataset") else group)  # type: ignore[union-attr]
@@ -451,6 +468,7 @@ def _read_file(path: Path) -> _Held:
 
     try:
         # ArviZ keeps draws in the group `posterior`; a plain dataset has none.
+        # A group that is not there raises OSError or KeyError, depending on the version.
         try:
             with xr.open_dataset(path, group="posterior", engine="h5netcdf") as dataset:
                 return _Held(dataset=dataset.load())
@@ -468,6 +486,7 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     import pandas as pd
 
     tables = [pd.read_csv(path, comment="#") for path in paths]
+    # Stan writes a file for each chain, R's posterior package one file with a column for the chain.
     if len(tables) == 1:
         chain = next((name for name in _CHAIN if name in tables[0]), None)
         tables = tables if chain is None else [part for _, part in tables[0].groupby(chain, sort=True)]
@@ -481,6 +500,7 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
         raise ValueError("draws has files with differing columns, expected the same variables in each")
     columns: dict[str, dict[tuple[int, ...], str]] = {}
     for column in tables[0].columns:
+        # P.1.2.3 (Stan) or P[1,2,3] (PyMC, R); indices from 1.
         match = re.fullmatch(r"(.+?)(?:\.(\d+(?:\.\d+)*)|\[(\d+(?:,\s*\d+)*)\])", str(column))
         if match:
             index = tuple(int(i) - 1 for i in re.split(r"[.,]\s*", match[2] or match[3]))
@@ -494,6 +514,7 @@ def _array_of(tables: "Sequence[pd.DataFrame]", name: str, places: Mapping[tuple
     shape = tuple(index.max(0) + 1) if len({len(place) for place in places}) == 1 else ()
     if len(places) != int(np.prod(shape)) or index.min() < 0:
         raise ValueError(f"draws has {len(places)} columns of {name!r}, expected one for each index from 1")
+    # Columns may come in any order: sorted by their flat index.
     flat = np.ravel_multi_index(tuple(index.T), shape)
     order = [list(places.values())[i] for i in np.argsort(flat)]
     return np.stack([table[order].to_numpy() for table in tables]).reshape(len(tables), -1, *shape)

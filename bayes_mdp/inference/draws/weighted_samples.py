@@ -88,6 +88,7 @@ class WeightedSamples(eqx.Module):
         ends = jnp.zeros(mdps.reward.shape) if mdps.end_probs is None else jnp.asarray(mdps.end_probs)
         rows = jnp.concatenate([jnp.asarray(mdps.row_probs), ends[..., None]], -1)
         successor = None
+        # Lists of successors are common to all draws; S is the end.
         if isinstance(mdps, SparseMDP):
             listed = jnp.asarray(mdps.successor)[0]
             last = jnp.full((*listed.shape[:-1], 1), mdps.n_states)
@@ -134,6 +135,7 @@ class WeightedSamples(eqx.Module):
 
         `values` [S] or [H S]: `values[h]` is the value of the states that step h leads to.
         """
+        # Covariances of reward and row are in it: both belong to one draw.
         return self._variance(self.mdps.reward + discount * self._expected_next(values))
 
     def _expected_next(self, values: Float[AnyArray, "*steps S"]) -> Float[Array, "N *H S A"]:
@@ -143,6 +145,7 @@ class WeightedSamples(eqx.Module):
         """The values of the next states, to be broadcast against the rows of one draw."""
         values = jnp.asarray(values)
         if not isinstance(self.mdps, SparseMDP):
+            # [S] against rows [S A S']: the values go to the last axis.
             return jnp.expand_dims(values, (-3, -2))
         return jnp.asarray(at_successors(values, jnp.asarray(self.mdps.successor)[0]))
 
@@ -163,6 +166,7 @@ class WeightedSamples(eqx.Module):
             rows = jnp.concatenate([rows, mdps.end_probs[..., None]], axis=-1)
         # For |v| <= q_max: Var(p . v) <= q_max^2 sum_o Var(p_o) / E[p_o], by Cauchy-Schwarz with weights E[p_o].
         variance, mean = self._variance(rows), self._mean(rows)
+        # "printed" leaves the division out, as the equation is printed: sum of the variances alone.
         if form == "printed":
             return variance.sum(-1)
         return jnp.where(mean > 0, variance / jnp.where(mean > 0, mean, 1.0), 0.0).sum(-1)
@@ -235,6 +239,7 @@ def posterior_samples(
         raise ValueError(
             f"mdps has rows of shape {size}, those of one MDP, expected an axis of draws before: sample(key, (N,))"
         )
+    # Draws with lists of their own have no common sparse mean: dense rows for all.
     if isinstance(mdps, SparseMDP) and not _same_lists(mdps):
         mdps = jax.vmap(SparseMDP.to_dense)(mdps)
     number, *pairs = mdps.reward.shape
@@ -246,6 +251,7 @@ def posterior_samples(
         array = np.asarray(weights)
         if array.sum() <= 0:
             raise ValueError("weights sum to 0, expected a positive sum")
+    # Normalised once: every mean is then a dot product.
     weights = weights / weights.sum()
     if visits is None:
         return PosteriorSamples(mdps, weights)

@@ -76,10 +76,12 @@ def prove_factors(program: Program, rng: np.random.Generator) -> Factors:
     if program.law.family == KNOWN:
         raise NotConjugate("prior: the rewards are known, so that there is nothing beside the rows to sample")
     # Everything that the transition law depends on belongs to the rows; all other sites are to be free of it.
+    # The transition law's sites, followed through the data flow.
     behind = Probe(program).depends(Probe(program).transition)
     rest = tuple(site.name for site in program.latents if site.name not in behind)
     if not rest:
         raise NotConjugate("prior: no site is left for the rewards alone")
+    # Rows as conjugate sites, everything else as hyperparameters of which they have to be free.
     probe = Probe(program, rest)
     _check_independent(probe, behind)
     # The rows themselves, as on the exact route.
@@ -95,6 +97,7 @@ def prove_factors(program: Program, rng: np.random.Generator) -> Factors:
     )
     belief = conjugate_posterior(rows, known_rewards(np.zeros(shape)), program.space, table)
     detected = Detected(belief, probe.layout, elements, possible, (), assembly)
+    # Certified at some values of the other sites: the rows do not depend on which.
     certify(program, detected, rng, held=_some_values(program, rest), rewards=False)
     prior = _rewards_alone(program, tuple(probe.layout.shapes))
     return Factors(program, belief, tuple(probe.layout.shapes), rest, prior)
@@ -108,6 +111,7 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
     """
     # p(rows, rewards | data) = p(rows | data) p(rewards | data): proven here from the data flow, not from numbers.
     program, rows = probe.program, frozenset(probe.layout.shapes)
+    # Only Dirichlet-like sites have a closed form as rows.
     for site in program.sites:
         if site.name in behind and site.family not in ROW_FAMILIES:
             raise probe.refuse(
@@ -116,11 +120,13 @@ def _check_independent(probe: Probe, behind: frozenset[str]) -> None:
         why = bent(site)
         if why and (site.name in behind or site.family == "param"):
             raise probe.refuse(site.name, why)
+    # A parameter of a row that depends on another site ties rows to it.
     for site in rows:
         for parameter, entries in probe.parameters_of[site].items():
             parents = probe.depends(entries)
             if parents:
                 raise probe.refuse(first(program, parents), f"{parameter} of site {site!r} depends on it")
+    # A common site would let rewards inform about rows.
     for entries in probe.reward.values():
         shared = probe.depends(entries) & rows
         if shared:
@@ -156,6 +162,7 @@ def _rewards_alone(program: Program, rows: tuple[str, ...]) -> Prior:
     def rewards(space: StateActionSpace) -> MDPSpec:
         with handlers.block(hide=list(row_sites)), handlers.substitute(data=row_sites):  # type: ignore[arg-type]
             spec = program.prior(space)
+        # Rows are uniform and known here: whatever they are, the rewards do not see them.
         return MDPSpec(np.full(size, 1.0 / size), spec.reward)
 
     return rewards
@@ -175,6 +182,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         ValueError: weighted draws are asked for of discrete or improper sites, or of too many.
     """
     recipe = _recipe_of(factors, method)
+    # Weighted draws where the sites are continuous, proper and few; chains elsewhere.
     weighted = by_draws and allows_weights(factors, method)
     if by_draws and asked and not weighted:
         raise ValueError(
@@ -198,11 +206,13 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
         return joined(rows, sampled_rewards(recipe, recipe.draw(key, data), data))
 
     def summarise(transitions: Transitions) -> tuple[ConjugatePosterior, DataStatistics]:
+        # Next states inform the rows, rewards given their outcomes the rest.
         return _belief(factors).update(without_rewards(transitions)), recipe.summarise(transitions)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> FactorisedPosterior:
         rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
+        # Before data both parts are draws of the prior.
         if data is None and recipe.drawable:
             rewards = _prior_by_draws(recipe, key, statistics)
         elif weighted:

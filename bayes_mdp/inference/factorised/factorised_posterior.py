@@ -123,6 +123,7 @@ class FactorisedPosterior(ConjugatePosterior):
             key: of the rows.
             k: number of a draw of the rewards.
         """
+        # Rows are independent of the draw of the rewards: draw k is used with fresh rows.
         return Law(self.transition_probs.sample(key), self.rewards.table_of((jnp.asarray(k),)))
 
     @property
@@ -157,6 +158,7 @@ class FactorisedPosterior(ConjugatePosterior):
         Returns:
             Site -> an array of the shape that the site has in the program.
         """
+        # Sites of the rows from the closed form, those of the rewards from the draw.
         of_rows = {} if self.sites is None else dict(self.sites.values(rows, ()))
         (number,) = rewards
         return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
@@ -188,6 +190,7 @@ class FactorisedPosterior(ConjugatePosterior):
         if not is_concrete(key, self.log_weights, self.rewards.data_statistics):
             return self._refit(key)
         self._check_buffer(0)
+        # Importance sampling anew, about the heaviest draws so far; only where the program is at hand.
         if self.refits_on_host:
             try:
                 rewards = self._reweigh(host_generator(key))
@@ -197,6 +200,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 drawn = replace(self, reward_cells=rewards).thinned(key, self.num_draws)
                 rewards = replace(drawn.rewards, data_statistics=self.rewards.data_statistics)
                 like = replace(self.rewards, mcmc=None, integration=None)
+                # Types of the old arrays: a compiled loop carries them.
                 rewards = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), rewards, like)
                 return replace(self, reward_cells=rewards)
         with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
@@ -208,6 +212,7 @@ class FactorisedPosterior(ConjugatePosterior):
         rewards, data = self.rewards, self.rewards.data_statistics
         fresh = sampled_rewards(rewards.recipe, rewards.recipe.draw(key_run, data), data)
         if isinstance(data, Rows):
+            # Rewards beyond the buffer are lost: weights of nan say so inside a trace.
             lost = data.used > data.capacity
             fresh = replace(fresh, log_weights=jnp.where(lost, jnp.nan, fresh.log_weights))
         refitted = replace(self, reward_cells=fresh)
@@ -223,6 +228,7 @@ class FactorisedPosterior(ConjugatePosterior):
         """
         check_count("num", num)
         rewards = self.rewards
+        # Systematic by weight: equal weights after it.
         index = systematic(key, jnp.asarray(rewards.weights), num)
         sites, table = jax.tree.map(lambda x: jnp.asarray(x)[index], (rewards.sites, rewards.table))
         equal = jnp.zeros(num, jnp.asarray(rewards.log_weights).dtype)
@@ -236,6 +242,7 @@ class FactorisedPosterior(ConjugatePosterior):
             NotIntegrableError: the weights are not to be relied on.
         """
         rewards = self.rewards
+        # The mode has moved little: eight of the heaviest draws are where the search starts.
         heaviest = np.argsort(-np.asarray(rewards.log_weights))[:8]
         starts = {name: np.asarray(x)[heaviest] for name, x in rewards.sites.items()}
         data = jax.tree.map(np.asarray, rewards.data_statistics)
@@ -269,6 +276,7 @@ class FactorisedPosterior(ConjugatePosterior):
         Args and errors: as `ConjugatePosterior.update`; a likelihood of zero under every draw (not inside a trace),
         `discount_data`, which draws of rewards cannot follow.
         """
+        # On the host rewards find a larger buffer first; inside a trace its size is fixed.
         concrete = is_concrete(transitions, weight, self.log_weights) and discount_data is None
         if isinstance(transitions, Transitions) and concrete:
             with jax.ensure_compile_time_eval():  # where it stands inside a trace
@@ -285,16 +293,19 @@ class FactorisedPosterior(ConjugatePosterior):
         rewards = self.rewards
         assert rewards.integration is not None
         weights, before = np.asarray(rewards.log_weights, np.float64), rewards.integration
+        # Pareto k and effective size of the weights after new data decide whether the integral still holds.
         record = rate_weights(weights, float(before.log_evidence), before.numbers)
         if record.pareto_k < LARGEST_K and record.effective >= LEAST_EFFECTIVE:
             return replace(self, reward_cells=replace(rewards, integration=record))
         if self.refits_on_host:
             try:
+                # The seed is the number of rewards: equal data, equal draws.
                 return replace(
                     self, reward_cells=self._reweigh(np.random.default_rng(int(rewards.num_rewards_observed())))
                 )
             except NotIntegrableError:
                 pass
+        # An integral that no longer holds has an error of nan: the evidence is not stated.
         stale = replace(record, error=np.asarray(np.nan))
         return replace(self, reward_cells=replace(rewards, integration=stale))
 
@@ -312,7 +323,9 @@ class FactorisedPosterior(ConjugatePosterior):
         flat = jax.tree.map(np.atleast_1d, valid)
         by_outcome = self.rewards_by_outcome
         seen, _ = flat.observed_rewards(np.ones(flat.state.shape), by_outcome=by_outcome)
+        # Masked rewards are replaced by zero: they may be nan.
         reward = np.where(seen > 0, np.asarray(flat.reward, float), 0.0)
+        # Impossible only if every draw gives density zero.
         densities = _densities(self.rewards, flat.cell(self.space), flat.outcome(self.space), reward, seen)
         index = first_index(~np.isfinite(np.asarray(densities).max(0)))
         if index is not None:

@@ -44,7 +44,9 @@ from bayes_mdp.inference.integrals.importance import (
 from bayes_mdp.inference.integrals.quadrature import (
     STRETCH,
     LogDensity,
+    Mode,
     NotIntegrableError,
+    Search,
     find_modes,
     integrate_by_grid,
     search,
@@ -112,12 +114,15 @@ def find_cells(recipe: Recipe) -> Cells | None:
         vectors = {s.name for s in program.latents if s.family in SCALARS and np.prod(s.shape) > 1}
         if not vectors:
             return None
+        # Sites of one number are shared; vectors are candidates for elements of the cells.
         probe = Probe(program, tuple(site.name for site in program.latents if site.name not in vectors))
         if not program.draws_prior(probe.constants):
             return None
         # Nothing but the rewards sees them, and no site is above them.
         parents = [x for parameters in probe.parameters_of.values() for x in parameters.values()]
         densities = [x for parts in probe.densities.values() for x in parts if x is not None]
+        # Two conditions for independence: no parameter of a site depends on the elements, and no density but the
+        # rewards'.
         if any(probe.depends(x) for x in parents if x.shape) or any(probe.depends(x) & vectors for x in densities):
             return None
         return _select(probe)
@@ -176,6 +181,7 @@ class Closed(NamedTuple):
 def _student_t(
     reward: Float[np.ndarray, " M"],
     weight: Float[np.ndarray, " M"],
+    # log Gamma((df + 1) / 2) - log Gamma(df / 2) - log(pi df) / 2 - log scale - (df + 1) / 2 log(1 + z^2 / df).
     df: Float[np.ndarray, " B"],
     loc: Float[np.ndarray, " B"],
     scale: Float[np.ndarray, " B"],
@@ -219,6 +225,7 @@ class CellModel:
         self._closed = None if recipe.law is None else CLOSED.get(recipe.law)
         if self._closed is not None:
             # Closed laws are summed in NumPy, cell by cell; a compiled program has the parameters alone to compute.
+            # The parameters of the law in every cell, by the traced program, and the density of the rewards by NumPy.
             self._prior_terms = _prior_terms_of(recipe, cells.sites, self._closed.names)
             self._cells = _rewards_by_cell(cells.element.shape, row, data)
             return
@@ -254,6 +261,8 @@ class CellModel:
             return rest[::num_elements], of_elements.reshape(number, num_elements, size)
         parts = num_elements // NODES
         rows = np.repeat(shared, parts, axis=0), elements.reshape(number * parts, NODES, size)
+        # Q values of each element are cut into pieces of NODES, so that one compiled shape serves any multiple of
+        # these.
         rest, of_elements = self._terms.in_blocks(BLOCK, rows, self._of_strip, self._rows)
         return rest[::parts], of_elements.reshape(number, num_elements, size)
 
@@ -290,6 +299,7 @@ class CellModel:
             with np.errstate(all="ignore"):
                 integrals = np.asarray(logsumexp(of_elements + lengths, axis=1))
             # Of an element without data the prior alone is left, which integrates to one.
+            # Only elements with rewards are integrated: the others' integral is one, but for the error of the rule.
             total = rest + integrals[:, self.seen].sum(-1)
             return np.where(np.isnan(total), -np.inf, total)
 
@@ -304,6 +314,7 @@ class CellModel:
         """
         size = draws.shape[1]
         low, high = draws.min(0), draws.max(0)
+        # The prior's range is the first window of every element.
         centre, half = (np.tile(x, (len(shared), 1)) for x in (0.5 * (low + high), 0.5 * (high - low)))
         width, steps = np.full(centre.shape, np.nan), np.linspace(-1.0, 1.0, NODES)
         grid_index = np.ix_(range(len(shared)), range(size))
@@ -315,6 +326,7 @@ class CellModel:
                 best = logs.argmax(1)
                 inner = np.clip(best, 1, NODES - 2)
                 before, middle, after = (logs[grid_index[0], inner + step, grid_index[1]] for step in (-1, 0, 1))
+                # Half the second difference at the mode: (width of a node)^2 / 2 sigma^2 for a normal density.
                 fall = middle - 0.5 * (before + after)
             spacing = half * 2.0 / (NODES - 1)
             # Where the density falls by less than a half over a step, the step measures its width.
@@ -341,9 +353,11 @@ class CellModel:
         _, of_elements = self.terms(shared, np.broadcast_to(nodes, (len(shared), *nodes.shape)))
         logs = of_elements + lengths
         logs = logs - logs.max(1, keepdims=True)
+        # Truncation would be silent: the ends of the nodes must hold nothing of the mass.
         if not (logs[:, (0, -1)] < NEGLIGIBLE).all():
             raise NotIntegrableError("the density of a cell does not vanish far from its mode")
         height = np.exp(logs)
+        # Trapezoids between neighbouring nodes, added up: the distribution function at the nodes.
         cumulative = np.cumsum(0.5 * (height[:, 1:] + height[:, :-1]), axis=1)
         total = cumulative[which, -1]
         # The inverse of the cumulative distribution: first the piece between two nodes, then the place within it.
@@ -357,6 +371,7 @@ class CellModel:
         s = np.clip(2.0 * rest / np.maximum(left + root, 1e-300), 0.0, 1.0)
         spacing = 2.0 * FURTHEST / (len(nodes) - 1)
         points, length = profiles.at(-FURTHEST + spacing * (piece + s))
+        # log density of x: that in t over the length of a unit of t, normalised by the whole area.
         return points, (np.log(np.maximum(left + slope * s, 1e-300)) - np.log(total * spacing) - length).sum(-1)
 
 
@@ -366,6 +381,7 @@ def _rewards_by_cell(
     """(cell, element, rewards, weights) of all cells with rewards."""
     weight, reward = np.asarray(data.weight, np.float64), np.asarray(data.reward, np.float64)
     seen = np.flatnonzero(weight != 0)
+    # One group of rewards for each cell, in the order of the cells.
     cell = np.ravel_multi_index(tuple(np.asarray(data.where)[seen, : len(shape)].T), shape)
     seen, cell = seen[np.argsort(cell, kind="stable")], np.sort(cell)
     number, first = np.unique(cell, return_index=True)
@@ -392,6 +408,7 @@ def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ..
 
     def at(rows: tuple[Array, Array]) -> tuple[Array, Array, tuple[Array, ...]]:
         densities, spec = model.densities(_free(model, sites, *rows), None)
+        # Densities of the elements apart from the rest: the rest is the same for all their values.
         of_elements = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
         total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in densities.values()), jnp.zeros(()))
         law = reward_table(spec, recipe.space).law
@@ -409,6 +426,7 @@ def _terms_of(model: UnconstrainedModel, sites: tuple[str, ...], quick: bool) ->
         densities, _ = model.densities(_free(model, sites, shared, x), data)
         rewards = densities.pop(OBSERVED_REWARD)[0]
         of_elements = jnp.concatenate([jnp.ravel(sum(densities.pop(name))) for name in sites])  # pyright: ignore
+        # Sum within strips first, then strips by element; the last segment holds rewards of no element.
         by_element = jax.ops.segment_sum(rewards.reshape(-1, STRIP).sum(-1), of_strip, len(of_elements) + 1)
         total = sum((jnp.sum(logs) + jnp.sum(slope) for logs, slope in densities.values()), by_element[-1])
         return jnp.asarray(total), of_elements + by_element[:-1]
@@ -454,13 +472,13 @@ def integrate_cells(
     if not profile:
         raise NotIntegrableError("the density of a cell has no mode that can be found")
     density = model.marginal(profile[0])
-    modes = find_modes(
-        density,
-        np.stack([mode.point for mode in modes_of_shared.modes]),
-        np.linalg.norm(modes_of_shared.modes[0].root, axis=1),
-    )
+    size = len(model.shared)
+    modes = _modes_again(density, modes_of_shared) if size else []
     # Few shared numbers are integrated by a grid, whose error is seen; more of them by weighted draws.
-    if len(model.shared) <= MOST_AXES:
+    if not size:  # the one point of no dimension, whose density is 1
+        points, logs = np.zeros((NUM_DRAWS, 0)), np.zeros(NUM_DRAWS)
+        shared_points, nearest = points[:1], np.zeros(NUM_DRAWS, int)
+    elif size <= MOST_AXES:
         grid = integrate_by_grid(density, modes, modes_of_shared.cover, _nothing, tolerance=TOLERANCE)
         points, logs, node = grid.propose(rng, NUM_DRAWS)
         used, nearest = np.unique(node, return_inverse=True)
@@ -481,6 +499,12 @@ def integrate_cells(
     # Hardly ever a draw has no weight.
     whole = len(drawn.points) == len(together)
     return drawn, values if whole else model.place(drawn.points)[1]
+
+
+def _modes_again(density: LogDensity, rough: Search) -> list[Mode]:
+    """The modes of a density near those of a rougher one."""
+    starts = np.stack([mode.point for mode in rough.modes])
+    return find_modes(density, starts, np.linalg.norm(rough.modes[0].root, axis=1))
 
 
 def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:

@@ -145,6 +145,7 @@ class SampledRewards(Rewards):
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
         """A stream of draws of the mean rewards of some cells: all cells of a draw are from one draw of the sites."""
+        # A key of its own: rows use the same key for themselves.
         choose = draw_by_weight(jax.random.fold_in(key, REWARDS), np.asarray(self.weights))
         with jax.enable_x64(True):
             mean = np.asarray(self._means(), np.float64)[(slice(None), *place)]
@@ -157,6 +158,7 @@ class SampledRewards(Rewards):
 
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[Array, "*H S A"]:
         """Var[sum_o probs_o r_o] over the draws."""
+        # Var over draws of the average, covariances of the outcomes included.
         return self._variance((probs * self._means()).sum(-1))
 
     def shared_parameters(self, space: StateActionSpace) -> str:
@@ -178,6 +180,7 @@ class SampledRewards(Rewards):
     ) -> tuple["SampledRewards", Float[Array, ""]]:
         """Every draw weighed by its likelihood: log w_n += log p(rewards | draw n). Nothing is constant."""
         gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
+        # Rewards are kept for a refit: as statistics where the law has some, else one by one.
         index = (*cell, outcome)
         data = add_rewards(self.data_statistics, index, reward, weight, self.recipe.statistics_law)
         return self._reweigh(gain, data), jnp.zeros(())
@@ -187,6 +190,7 @@ class SampledRewards(Rewards):
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
         top = jnp.max(new)
+        # The record of the integral follows the weights, so that Pareto k and evidence stay true.
         integration = None if self.integration is None else self.integration.after(old, new)
         shifted = jnp.where(jnp.isfinite(top), new - top, new)
         return replace(self, log_weights=shifted, data_statistics=data, integration=integration)
@@ -194,6 +198,7 @@ class SampledRewards(Rewards):
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["SampledRewards", Float[Array, ""]]:
         """Likewise after moments of rewards in every cell; the law has sufficient statistics (see `has_moments`)."""
         number, mean, ss = (jnp.asarray(x) for x in counts.reward_moments)
+        # count, mean, squared deviations, and no base measure: that is the same for all draws.
         value = jnp.stack(jnp.broadcast_arrays(number * weight, mean, ss * weight, 0.0), axis=-1)
 
         def one(table: RewardTable) -> Float[Array, ""]:
@@ -202,12 +207,14 @@ class SampledRewards(Rewards):
 
         data = self.data_statistics
         assert isinstance(data, Statistics)
+        # Moments are merged, not added.
         moments = merge_moments(data.counts.reward_moments, (number * weight, mean, ss * weight))
         after = Statistics(Counts(data.counts.transitions, *moments), data.log_base)
         return self._reweigh(jax.vmap(one)(self.table), after), jnp.zeros(())
 
     def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> Float[Array, "*N"]:
         """log sum_n w_n p(reward | draw n)^weight."""
+        # A mixture over draws: logsumexp of log w_n + log p(reward | n).
         densities = self._densities(cell, outcome, reward, weight)
         log_weights = jax.nn.log_softmax(jnp.asarray(self.log_weights))
         spread = jnp.expand_dims(log_weights, tuple(range(1, densities.ndim)))

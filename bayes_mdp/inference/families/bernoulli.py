@@ -48,6 +48,7 @@ class BetaBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "BetaBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # Ones to the first concentration, zeros to the second.
         return BetaBelief(self.concentration1 + count * mean, self.concentration0 + count * (1.0 - mean))
 
     def mean(self) -> Cells:
@@ -62,6 +63,7 @@ class BetaBelief(RewardBelief):
 
     def noise(self) -> Cells:
         """Expected probs (1 - probs)."""
+        # E[p (1 - p)] is (a + b) Var p for a beta law.
         return (self.concentration1 + self.concentration0) * self.variance()
 
     @property
@@ -96,22 +98,27 @@ class BetaBelief(RewardBelief):
         count, mean, _ = split(statistics)
         log_ones = log_rising(self.concentration1, count * mean)
         log_zeros = log_rising(self.concentration0, count * (1.0 - mean))
+        # Beta-Bernoulli of a sequence: B(a + ones, b + zeros) / B(a, b).
         return log_ones + log_zeros - log_rising(self.concentration1 + self.concentration0, count)
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log p of a one, log(1 - p) of a zero."""
+        # 0 log 0 = 0: a probability of zero is no fault where it is not needed.
         return xlogy(reward, drawn[0]), xlogy(1.0 - reward, 1.0 - drawn[0])
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """One below probs."""
+        # With probability probs a uniform number lies below it.
         return (uniform < drawn[0]).astype(np.float64)
 
     def urn(self) -> Float[AnyArray, "*cells K"]:
         """Zeros and ones."""
+        # Zeros first: the label of an urn is its value.
         return jnp.stack([jnp.asarray(self.concentration0), jnp.asarray(self.concentration1)], -1)
 
     @staticmethod
     def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
         """Binomial."""
+        # The sum of n of them.
         probs = np.clip(np.asarray(law.mean, np.float64), 0.0, 1.0)
         return rng.binomial(np.round(count).astype(np.int64), probs).astype(float)

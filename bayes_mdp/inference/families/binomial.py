@@ -60,6 +60,7 @@ class BetaBinomialBelief(RewardBelief):
         return BetaBinomialBelief(self.concentration1 + successes, self.concentration0 + failures, self.total_count)
 
     def _split(self, statistics: Statistics) -> tuple[Cells, Cells]:
+        # Sums from count and mean: successes count * mean, the rest of the trials are failures.
         count, mean, _ = split(statistics)
         # A reward above its `total_count` has density zero (`log_constant`); there are no fewer failures than none.
         return count * mean, xp.maximum(count * (self.total_count - mean), 0.0)
@@ -68,6 +69,7 @@ class BetaBinomialBelief(RewardBelief):
         """Mean and variance of probs."""
         total = self.concentration1 + self.concentration0
         mean = self.concentration1 / total
+        # p (1 - p) / (total + 1), factor by factor against overflow.
         return mean, mean * (self.concentration0 / total) / (total + 1.0)
 
     def mean(self) -> Cells:
@@ -76,15 +78,18 @@ class BetaBinomialBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """total_count^2 Var[probs]."""
+        # A known factor: its square.
         return xp.asarray(self.total_count) ** 2 * self._moments()[1]
 
     def noise(self) -> Cells:
         """total_count E[probs (1 - probs)]."""
+        # E[p (1 - p)] is (a + b) Var p for a beta law.
         return self.total_count * (self.concentration1 + self.concentration0) * self._moments()[1]
 
     @property
     def pseudo_observations(self) -> Cells:
         """concentration1 + concentration0, in rewards of `total_count` trials."""
+        # A reward is `total_count` trials.
         return over(self.concentration1 + self.concentration0, self.total_count, np.inf)
 
     @property
@@ -115,6 +120,7 @@ class BetaBinomialBelief(RewardBelief):
     def log_constant(self, reward: Cells) -> Cells:
         """Log of the binomial coefficient; minus infinity for what is no count from 0 to `total_count`."""
         reward, total = xp.asarray(reward), xp.asarray(self.total_count)
+        # A whole number of successes among the trials.
         possible = (reward >= 0) & (reward <= total) & (reward == xp.floor(reward))
         inside = xp.where(possible, reward, 0.0)
         choose = xp.gammaln(total + 1.0) - xp.gammaln(inside + 1.0) - xp.gammaln(total - inside + 1.0)
@@ -123,6 +129,7 @@ class BetaBinomialBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, less the binomial coefficients."""
         successes, failures = self._split(statistics)
+        # Beta-binomial of a sequence: B(a + successes, b + failures) / B(a, b).
         log_product = log_rising(self.concentration1, successes) + log_rising(self.concentration0, failures)
         return log_product - log_rising(self.concentration1 + self.concentration0, successes + failures)
 
@@ -142,6 +149,7 @@ class BetaBinomialBelief(RewardBelief):
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """That of Binomial(total_count, probs)."""
+        # log of the binomial coefficient as terms: their sizes tell the rounding.
         total, probs = np.asarray(self.total_count), drawn[0]
         choose = gammaln(total + 1.0), -gammaln(reward + 1.0), -gammaln(total - reward + 1.0)
         return *choose, xlogy(reward, probs), xlogy(total - reward, 1.0 - probs)
@@ -151,6 +159,7 @@ class BetaBinomialBelief(RewardBelief):
         total, probs = np.asarray(self.total_count), drawn[0]
 
         def below(k: np.ndarray) -> np.ndarray:
+            # The regularised incomplete beta function; k >= n is certain.
             return np.where(k >= total, 1.0, 1.0 - betainc(k + 1.0, np.maximum(total - k, 1.0), probs))
 
         return whole_quantile(uniform, below)
@@ -163,5 +172,6 @@ class BetaBinomialBelief(RewardBelief):
     @staticmethod
     def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
         """Binomial of all trials."""
+        # Successes of all trials that the rewards were made of.
         number = np.round(count * np.asarray(law.total_count)).astype(np.int64)
         return rng.binomial(number, np.clip(np.asarray(law.probs, np.float64), 0.0, 1.0)).astype(float)

@@ -43,6 +43,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def after(self, statistics: Statistics) -> "DirichletCategoricalBelief":
         """The belief after data."""
+        # One count is one unit of concentration.
         return DirichletCategoricalBelief(self.concentration + statistics)
 
     @property
@@ -52,11 +53,13 @@ class DirichletCategoricalBelief(RewardBelief):
     def _moments(self, probs: Cells) -> tuple[Cells, Cells]:
         """Mean and variance of a reward."""
         mean = (probs * self._values).sum(-1)
+        # The values are 0 to K - 1: mean and variance under the probabilities.
         return mean, (probs * (self._values - mean[..., None]) ** 2).sum(-1)
 
     def _expected(self) -> tuple[Cells, Cells, Cells]:
         """Mean and variance of a reward under the mean probabilities, and the total concentration."""
         total = xp.asarray(self.concentration).sum(-1)
+        # Under the mean probabilities pbar = c / c0.
         return *self._moments(self.concentration / total[..., None]), total
 
     def mean(self) -> Cells:
@@ -71,6 +74,7 @@ class DirichletCategoricalBelief(RewardBelief):
     def noise(self) -> Cells:
         """Expected variance of one reward: Var_pbar(values) c0 / (c0 + 1)."""
         _, variance, total = self._expected()
+        # The law of total variance: what is left of Var_pbar(x).
         return variance * total / (total + 1.0)
 
     @property
@@ -87,6 +91,7 @@ class DirichletCategoricalBelief(RewardBelief):
     @property
     def flat_weight(self) -> float:
         """That of Dirichlet(1, ..., 1)."""
+        # One for each value.
         return float(np.shape(self.concentration)[-1])
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
@@ -95,6 +100,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
         """`num` draws of (probs,), by NumPy."""
+        # Rows of K gammas each, flattened: `dirichlets` normalises row by row.
         concentration = np.asarray(self.concentration)
         *lead, size, values = concentration.shape
         flat, small = concentration.reshape(*lead, -1), np.ones(size, bool)
@@ -116,12 +122,14 @@ class DirichletCategoricalBelief(RewardBelief):
     def log_constant(self, reward: Cells) -> Cells:
         """Zero; minus infinity for what is none of the values."""
         reward = xp.asarray(reward)
+        # Anything but a whole number from 0 to K - 1 is impossible.
         possible = (reward >= 0) & (reward < np.shape(self.concentration)[-1]) & (reward == xp.floor(reward))
         return xp.where(possible, 0.0, -np.inf)
 
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`, as a sequence."""
         concentration = xp.asarray(self.concentration)
+        # Dirichlet-multinomial of a sequence: rising factorials of each count over that of the total.
         seen = log_rising(concentration, statistics).sum(-1)
         return seen - log_rising(concentration.sum(-1), statistics.sum(-1))
 
@@ -135,6 +143,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
         """`weight` at the value of each reward."""
+        # One-hot, times the weight: the update is an addition.
         values = xp.arange(np.shape(self.concentration)[-1])
         return xp.where(xp.asarray(reward)[..., None] == values, xp.asarray(weight)[..., None], 0.0)
 
@@ -156,6 +165,7 @@ class DirichletCategoricalBelief(RewardBelief):
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
         """log probs of the value."""
+        # The probability of the value that each reward is.
         return (np.log(np.take_along_axis(drawn[0], reward.astype(int)[..., None], -1)[..., 0]),)
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -170,6 +180,7 @@ class DirichletCategoricalBelief(RewardBelief):
 def pick_category(probs: Float[np.ndarray, "*N K"], uniform: Float[np.ndarray, "*N"]) -> Int[np.ndarray, "*N"]:
     """A category of each row by a uniform number; none of probability zero."""
     cumulative = probs.cumsum(-1)
+    # The number of categories whose cumulative probability is at most u; one of probability zero is never the last.
     number = (cumulative <= (uniform * cumulative[..., -1])[..., None]).sum(-1)
     last = probs.shape[-1] - 1 - (probs[..., ::-1] > 0).argmax(-1)
     return np.minimum(number, last)

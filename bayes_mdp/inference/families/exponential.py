@@ -45,6 +45,7 @@ class GammaExponentialBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "GammaExponentialBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # Gamma(a + n, b + sum of rewards).
         return GammaExponentialBelief(self.concentration + count, self.rate + count * mean)
 
     def mean(self) -> Cells:
@@ -53,12 +54,14 @@ class GammaExponentialBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """Var[1 / rate]; inf where concentration <= 2."""
+        # An inverse gamma: mean b / (a - 1), variance b^2 / ((a - 1)^2 (a - 2)).
         mean = over(self.rate, self.concentration - 1.0, np.inf)
         return over(mean**2, self.concentration - 2.0, np.inf)
 
     def noise(self) -> Cells:
         """E[1 / rate^2]; inf where concentration <= 2."""
         mean = over(self.rate, self.concentration - 1.0, np.inf)
+        # E[1 / rate^2] = b^2 / ((a - 1) (a - 2)).
         return over(mean * self.rate, self.concentration - 2.0, np.inf)
 
     @property
@@ -68,6 +71,7 @@ class GammaExponentialBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
+        # Gamma(a, 1) / b.
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
@@ -96,6 +100,7 @@ class GammaExponentialBelief(RewardBelief):
         count, mean, _ = split(statistics)
         total = count * mean
         shrink = self.concentration * xp.log1p(total / self.rate) + count * xp.log(self.rate + total)
+        # The rising factorial is Gamma(a + n) / Gamma(a).
         return log_rising(self.concentration, count) - shrink
 
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
@@ -104,10 +109,12 @@ class GammaExponentialBelief(RewardBelief):
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r < x) = 1 - exp(-rate x)."""
+        # log1p keeps digits of small quantiles.
         return -np.log1p(-uniform) / drawn[0]
 
     @staticmethod
     def log_density_of_sum(law: Any, count: np.ndarray, total: np.ndarray) -> Array:
         """That of a gamma process."""
+        # The sum of n exponentials is a gamma variable; its base measure is left out.
         rate = jnp.asarray(law.rate)
         return jax_xlogy(count, rate) - rate * total

@@ -154,6 +154,7 @@ class RewardBelief(Module):
 
     def prior_terms(self, drawn: Values) -> Terms:
         """The same as terms to be added."""
+        # One unknown parameter, one site: its density stands in SITE_DENSITY under the family's name.
         ((family, *_),) = self.sites.values()  # families of two unknown parameters override this
         return SITE_DENSITY[family](drawn[0], *(getattr(self, name) for name in SITE_FIELDS[family]))
 
@@ -204,6 +205,7 @@ class RewardBelief(Module):
 
     def discount_data(self, statistics: Statistics, factor: RealScalar) -> Statistics:
         """The statistics of the same rewards, each counted `factor` times."""
+        # Count and squared deviations scale with the factor; the mean of the same rewards does not change.
         return statistics * np.array([1.0, 0.0, 1.0]) * factor + statistics * np.array([0.0, 1.0, 0.0])
 
     def support(self) -> RewardSupport:
@@ -248,11 +250,13 @@ def register(family: Family) -> Family:
     Raises:
         ValueError: another family has this name, the same prior of the same law, or another law of the same name.
     """
+    # A class defined again in a notebook takes the place of the one before.
     other_families = [f for f in FAMILIES if (f.__name__, f.__module__) != (family.__name__, family.__module__)]
     for other_family in other_families:
         if other_family.__name__ == family.__name__:
             raise ValueError(f"a family {family.__name__} is there ({other_family.__module__}), expected another name")
         # Programs know their law by its name.
+        # By name too: proofs and stored files know laws by their names.
         for law in family.laws:
             if any(law.__name__ == other_law.__name__ and law is not other_law for other_law in other_family.laws):
                 raise ValueError(f"there are two laws called {law.__name__}, expected another name")
@@ -275,6 +279,7 @@ _NUMBERS = itertools.count()
 
 def registrations(law: str | None = None) -> str:
     """Which families of other modules a law has, or all laws: proofs made with others, or by others, do not hold."""
+    # Families of this package are tested with it; others enter the key under which a proof is remembered.
     added = (f for f in (FAMILIES if law is None else families_of(law)) if not f.is_own())
     return " ".join(f"{family.__name__} {_NUMBER[family]}" for family in added)
 
@@ -298,9 +303,11 @@ def check_conjugacy(
     """
     # p(x) p(r | x) on one side, p(r) p(x | r) on the other, in logarithms: any parameters x must give the same.
     cell_belief, *values = jax.tree.map(lambda x: np.asarray(x)[element], (belief, *drawn))
+    # Statistics and posterior by the family's own methods: these are what is on trial.
     data = np.asarray(belief.absorb(belief.empty(), element, cell_belief.statistics(np.ones(reward.shape), reward)))
     joint = (*belief.prior_terms(drawn), *cell_belief.log_density(reward, tuple(values)))
     split_up = (*belief.after(data).prior_terms(drawn), belief.log_marginal(data), cell_belief.log_constant(reward))
+    # Rounding is that of the largest terms: the tolerance grows with the sum of their sizes.
     joint_sum, split_sum = (sum(float(np.asarray(term).sum()) for term in terms) for terms in (joint, split_up))
     size = sum(float(np.abs(term).sum()) for term in (*joint, *split_up))
     if not abs(joint_sum - split_sum) <= 1e-9 * (1.0 + size):
@@ -348,6 +355,7 @@ def merge_statistics(
 def pool(index: Int[AnyArray, "*N"], data: Float[AnyArray, "*N 3"], size: int) -> Float[AnyArray, "_ 3"]:
     """[size 3]: `data` [*N 3] merged by `index` in 0 .. size - 1; those of the index `size` are dropped."""
     zero, inside = np.zeros(size, data.dtype), xp.minimum(index, size - 1)
+    # Index `size` is out of range and dropped: masked rewards are sent there.
     return statistics(*pool_moments(split(data), lambda x: add_at(zero, index, x), lambda x: pick(x, inside)))
 
 
@@ -355,6 +363,7 @@ def absorb(
     table: Float[AnyArray, "M 3"], index: IntScalar | Int[AnyArray, "..."], data: Float[AnyArray, "*N 3"]
 ) -> Float[AnyArray, "M 3"]:
     """`table` [M 3] with `data` merged in at `index`: one cell in place for a scalar index, pooled for a block."""
+    # NumPy has no scatter of merged moments: pooled first, merged with the whole table then.
     on_host = not has_jax_array(table, index, data)
     if on_host or np.ndim(index):
         table = table if on_host else jnp.asarray(table)
@@ -369,6 +378,7 @@ def absorb(
 
 def over(numerator: Cells | float, excess: Cells, otherwise: float) -> Cells:
     """numerator / excess where the excess is positive: a moment that exists there alone."""
+    # Two `where`: no division by zero in either branch, for derivatives.
     exists = xp.asarray(excess) > 0
     return xp.where(exists, numerator / xp.where(exists, excess, 1.0), otherwise)
 
@@ -439,6 +449,7 @@ class RewardStreams:
 
 def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:
     """Beta variables by NumPy: each the first entry of a Dirichlet row of two."""
+    # Rows of two gammas, flattened to one ragged table of Dirichlet rows.
     alpha = np.stack(np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64)), -1)
     size = alpha.shape[-2]
     rows = streams.gamma.dirichlets(
@@ -457,6 +468,7 @@ def whole_quantile(
 ) -> Float[np.ndarray, "..."]:
     """The smallest of 0, 1, 2, ... at which a distribution function is at least `uniform`, by bisection."""
     low, high = np.full(uniform.shape, -1.0), np.zeros(uniform.shape)
+    # Double the upper end until it is high enough, then halve the interval: at least P, by exact comparisons.
     while (short := below(high) < uniform).any():
         low, high = np.where(short, high, low), np.where(short, 2.0 * high + 1.0, high)
     while True:
@@ -474,6 +486,7 @@ def normal_terms(x: Cells, loc: Cells, scale: Cells) -> Terms:
     """Log density of a normal law."""
     # The size of a difference of large numbers is theirs.
     rounding = 1e-16 * (x**2 + loc**2) / scale**2
+    # The fourth pair cancels in the sum, and tells the sum of sizes how large its rounding is.
     return -0.5 * ((x - loc) / scale) ** 2, -np.log(scale) - 0.5 * np.log(2.0 * np.pi), rounding, -rounding
 
 

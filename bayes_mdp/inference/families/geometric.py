@@ -50,11 +50,13 @@ class BetaGeometricBelief(RewardBelief):
 
     def after(self, statistics: Statistics) -> "BetaGeometricBelief":
         """The belief after data."""
+        # n successes, and as many failures as the rewards add up to.
         count, mean, _ = split(statistics)
         return BetaGeometricBelief(self.concentration1 + count, self.concentration0 + count * mean)
 
     def mean(self) -> Cells:
         """E[1 / probs] - 1; nan where concentration1 <= 1."""
+        # E[1 / p] - 1 = b / (a - 1) for Beta(a, b).
         return over(self.concentration0, self.concentration1 - 1.0, np.nan)
 
     def variance(self) -> Cells:
@@ -104,6 +106,7 @@ class BetaGeometricBelief(RewardBelief):
     def log_marginal(self, statistics: Statistics) -> Cells:
         """Log probability of the rewards behind `statistics`."""
         count, mean, _ = split(statistics)
+        # B(a + n, b + failures) / B(a, b) of a sequence.
         log_product = log_rising(self.concentration1, count) + log_rising(self.concentration0, count * mean)
         return log_product - log_rising(self.concentration1 + self.concentration0, count * (1.0 + mean))
 
@@ -114,6 +117,7 @@ class BetaGeometricBelief(RewardBelief):
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """P(r < k) = 1 - (1 - probs)^k."""
         with np.errstate(divide="ignore"):
+            # The smallest k with 1 - (1 - p)^(k + 1) >= u.
             return np.floor(np.log1p(-uniform) / np.log1p(-drawn[0]))
 
     @staticmethod

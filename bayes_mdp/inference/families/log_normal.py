@@ -38,6 +38,7 @@ class LogNormalBelief(NormalBelief):
 
     def after(self, statistics: Statistics) -> "LogNormalBelief":
         """The belief after data."""
+        # The normal family on logarithms; only moments of rewards differ.
         after = NormalBelief.after(self, statistics)
         return LogNormalBelief(after.loc, after.scale, after.noise_scale)
 
@@ -47,25 +48,30 @@ class LogNormalBelief(NormalBelief):
 
     def mean(self) -> Cells:
         """E exp(mu + noise_scale^2 / 2)."""
+        # The mean of a log-normal law, whose normal has both variances.
         return xp.exp(self.loc + 0.5 * (self.scale**2 + xp.asarray(self.noise_scale) ** 2))
 
     def variance(self) -> Cells:
         """Var exp(mu + noise_scale^2 / 2)."""
+        # (e^v - 1) E^2: expm1 keeps digits for small variances.
         return self.mean() ** 2 * xp.expm1(self.scale**2)
 
     def noise(self) -> Cells:
         """E (exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
+        # E exp(2 mu + noise^2) is mean^2 e^(scale^2).
         return self.mean() ** 2 * xp.exp(self.scale**2) * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """E exp(mu + noise_scale^2 / 2) for mu ~ Normal(mean of the logarithms, noise_scale^2 / count)."""
         count, mean, _ = split(statistics)
         seen = count > 0
+        # Variance of one logarithm, and of its mean estimated from n of them.
         spread = xp.asarray(self.noise_scale) ** 2 * (1.0 + 1.0 / xp.where(seen, count, 1.0))
         return xp.where(seen, xp.exp(mean + 0.5 * spread), np.nan)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """LogNormal(mu, noise_scale)."""
+        # The law given mu: its noise alone.
         return dist.LogNormal(drawn[0], self.noise_scale)
 
     def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
@@ -74,6 +80,7 @@ class LogNormalBelief(NormalBelief):
 
     def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(noise_scale^2) - 1) exp(2 mu + noise_scale^2)."""
+        # (e^v - 1) mean^2, v the noise of the logarithm.
         return self.conditional_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
     def log_constant(self, reward: Cells) -> Cells:
@@ -159,6 +166,7 @@ class LogNormalGammaBelief(NormalGammaBelief):
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The exponential of that of the logarithm."""
         with np.errstate(over="ignore"):
+            # A quantile goes along with a monotone map.
             return np.exp(super().quantile(drawn, uniform))
 
 
@@ -170,4 +178,5 @@ def _of_logarithms(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"])
 
 def _log_jacobian(reward: Cells) -> Cells:
     positive = xp.asarray(reward) > 0
+    # Density of log r to that of r: d log r / dr = 1 / r.
     return xp.where(positive, -xp.log(xp.where(positive, reward, 1.0)), -np.inf)

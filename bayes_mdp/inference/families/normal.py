@@ -56,6 +56,7 @@ class NormalBelief(RewardBelief):
     parameters: ClassVar[tuple[str, ...]] = ("mean",)
 
     def _shrink(self, count: Cells) -> Cells:
+        # 1 / (1 + n scale^2 / noise^2).
         return 1.0 / (1.0 + count * (self.scale / self.noise_scale) ** 2)
 
     def after(self, statistics: Statistics) -> "NormalBelief":
@@ -83,6 +84,7 @@ class NormalBelief(RewardBelief):
     @property
     def pseudo_observations(self) -> Cells:
         """noise_scale^2 / scale^2."""
+        # So many rewards tell as much of the mean as the prior does.
         return (self.noise_scale / self.scale) ** 2
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
@@ -154,6 +156,7 @@ class GammaPrecisionBelief(RewardBelief):
         return xp.zeros_like(xp.asarray(self.rate))
 
     def noise(self) -> Cells:
+        # An inverse gamma: E[1 / precision] = rate / (concentration - 1).
         """Expected 1 / precision; inf where concentration <= 1."""
         excess = self.concentration - 1.0
         return xp.where(excess > 0, self.rate / xp.where(excess > 0, excess, 1.0), np.inf)
@@ -169,6 +172,7 @@ class GammaPrecisionBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (precision,)."""
+        # Gamma(a, 1) / rate.
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
@@ -209,6 +213,7 @@ class GammaPrecisionBelief(RewardBelief):
 
 def _square(statistics: Statistics) -> Cells:
     """Sum of the squared rewards."""
+    # sum r^2 = ss + n mean^2.
     count, mean, ss = split(statistics)
     return ss + count * mean**2
 
@@ -254,6 +259,7 @@ class NormalGammaBelief(RewardBelief):
 
     def noise(self) -> Cells:
         """Expected 1 / precision; inf where concentration <= 1."""
+        # E[1 / precision] is pseudo_count times the variance of the mean.
         return self.pseudo_count * self.variance()
 
     @property
@@ -303,6 +309,7 @@ class NormalGammaBelief(RewardBelief):
     def prior_terms(self, drawn: Values) -> Terms:
         """That of the precision, and of the mean given it."""
         mean, precision = drawn
+        # The mean given the precision is Normal(loc, 1 / (pseudo_count precision)).
         scale = (np.asarray(self.pseudo_count) * precision) ** -0.5
         return *gamma_terms(precision, self.concentration, self.rate), *normal_terms(mean, self.loc, scale)
 
@@ -314,5 +321,6 @@ class NormalGammaBelief(RewardBelief):
 
 def normal_quantile(loc: Cells | float, scale: Cells, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The number below which a normal law lies with probability `uniform`."""
+    # Ends of the law, and precisions that underflow, are infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         return loc + scale * ndtri(uniform)

@@ -45,6 +45,7 @@ class GammaBelief(RewardBelief):
     def after(self, statistics: Statistics) -> "GammaBelief":
         """The belief after data."""
         count, mean, _ = split(statistics)
+        # Gamma(a + sum of rewards, b + n).
         return GammaBelief(self.concentration + count * mean, self.rate + count)
 
     def mean(self) -> Cells:
@@ -53,6 +54,7 @@ class GammaBelief(RewardBelief):
 
     def variance(self) -> Cells:
         """Variance of the mean reward."""
+        # Var of Gamma(a, b): a / b^2.
         return self.concentration / self.rate**2
 
     def noise(self) -> Cells:
@@ -66,6 +68,7 @@ class GammaBelief(RewardBelief):
 
     def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
         """One draw of (rate,)."""
+        # Gamma(a, 1) / b.
         return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
 
     def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
@@ -99,4 +102,5 @@ class GammaBelief(RewardBelief):
     @staticmethod
     def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> Float[np.ndarray, "..."]:
         """Poisson."""
+        # A sum of n Poisson numbers has n times the rate.
         return rng.poisson(count * np.asarray(law.mean, np.float64)).astype(float)

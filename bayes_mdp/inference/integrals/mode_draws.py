@@ -75,6 +75,7 @@ class TracedDensity:
         self._block = block
         self._one = jax.jit(minus_log_density)
         self._many = jax.jit(jax.vmap(minus_log_density))
+        # Forward over reverse: the Hessian costs D gradients.
         slope = jax.grad(minus_log_density)
         self._slopes = jax.jit(lambda x: (minus_log_density(x), slope(x), jax.jacfwd(slope)(x)))
 
@@ -150,11 +151,13 @@ def find_mode(
     for number in range(MOST_STEPS):
         step, decrement = _step(gradient, hessian)
         long = np.abs(step).max() > RUNAWAY[1]
+        # A separated outcome: the height hardly changes, and the step stays long for ever.
         if long and (decrement <= ROUNDED or number >= RUNAWAY[0]):
             raise NoModeError(f"after {number} steps of Newton's method the next one is still long", step)
         # Below rounding no height can be compared: whole steps, as long as each is much smaller than the one before.
         if decrement <= SETTLED or (decrement <= ROUNDED and decrement > last / 4):
             return point, height, hessian
+        # Damped Newton with Armijo's rule: full steps near the mode, where convergence is quadratic.
         last, share = decrement, 1.0
         while True:
             after, *slopes = density.slopes(point - share * step)
@@ -174,6 +177,7 @@ def _step(gradient: Float[np.ndarray, " D"], hessian: Float[np.ndarray, "D D"]) 
     """The Newton step and its decrement; where the Hessian is no positive matrix, more of its diagonal is added."""
     if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
         raise NoModeError("the slope of the density is not finite")
+    # Levenberg: the diagonal grows until Cholesky succeeds.
     damping, size = 0.0, np.abs(np.diag(hessian)).max() + 1e-300
     while True:
         try:
@@ -206,27 +210,35 @@ def draw_about_mode(
     except np.linalg.LinAlgError:
         flattest = np.linalg.eigh(hessian)[1][:, 0]
         raise NoModeError("the curvature of the density at its mode is not positive", flattest) from None
+    # Proposals per draw: resampling then repeats few of them.
     size, number = len(mode), per_draw * num_draws
     degrees, wider = (DEGREES, WIDER) if size < MANY else (MANY_DEGREES, MANY_WIDER)
     log_det = 2.0 * np.log(np.diag(root)).sum()
     normal = rng.standard_normal((number, size))
+    # A multivariate t: a normal vector over the root of a chi-square, common to its components.
     wide = wider * np.sqrt(degrees / rng.chisquare(degrees, number))
     away = solve_triangular(root.T, normal.T, lower=False).T * wide[:, None]
+    # |L' (x - mode)|^2 / wider^2, without forming the product again.
     square = (wide**2) * (normal**2).sum(1) / wider**2
     constant = gammaln((degrees + size) / 2) - gammaln(degrees / 2) - 0.5 * size * np.log(degrees * np.pi)
+    # Log density of the t distribution at each proposal.
     proposed = constant + 0.5 * log_det - size * np.log(wider) - 0.5 * (degrees + size) * np.log1p(square / degrees)
     points = mode + away
+    # Importance weights: density over proposal, in logs.
     logs = -density.minus_log(points) - proposed
     logs = np.where(np.isnan(logs), -np.inf, logs)
+    # Pareto-smoothed: the largest weights follow the fitted tail.
     smoothed, k = smooth_tail(logs)
     if not k <= REFUSE:
         raise ValueError(
             f"method is 'laplace', and draws about the mode do not cover the posterior (Pareto k = {k:.2f}, above "
             f"{REFUSE}), expected method='nuts'"
         )
+    # The mean weight estimates the integral; Laplace's own value beside it for comparison.
     evidence = float(np.logaddexp.reduce(logs) - np.log(number))
     laplace = -height + 0.5 * size * np.log(2 * np.pi) - 0.5 * log_det
     weights = np.exp(smoothed - smoothed.max())
+    # Systematic by weight, in random order: equal weights after it.
     chosen = rng.permutation(systematic_on_host(rng, weights, num_draws))
     covariance = cho_solve((root, True), np.eye(size))
     return ModeDraws(points[chosen], mode, covariance, evidence, laplace, k, effective_size(smoothed), number)

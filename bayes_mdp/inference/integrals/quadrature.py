@@ -59,11 +59,13 @@ class Mode(NamedTuple):
         Args:
             points: on the scale of the density.
         """
+        # A solve by the root, not by the covariance: its condition number is the square root of that.
         return np.linalg.solve(self.root, (points - self.point).T).T
 
     @property
     def log_mass(self) -> float:
         """Log of the mass of the normal density that touches, but for a constant (Laplace's method)."""
+        # The mass of a Gaussian is its height times det(root) (2 pi)^(D / 2); the last factor is common to all.
         return self.log_density + float(np.log(np.diag(self.root)).sum())
 
 
@@ -219,6 +221,7 @@ def search(
     if not size:
         height = float(log_density(points[:1])[0])
         mode = Mode(np.zeros(0), height, np.zeros((0, 0)))
+        # Without continuous numbers the "mode" is the one point there is.
         return Search([mode], np.zeros((0, 0)), height) if np.isfinite(height) else None
     # The half distance between the 16 % and 84 % quantiles: a standard deviation that far draws do not inflate.
     scale = np.maximum(np.ptp(np.quantile(points, (0.16, 0.84), axis=0), axis=0) / 2.0, 1e-8)
@@ -240,6 +243,7 @@ def _apart(points: Float[np.ndarray, "N D"], heights: Float[np.ndarray, " N"], m
     """The highest point, and others that are high for how far they are from those before."""
     chosen: list[int] = [int(np.argmax(heights))]
     distance = np.full(len(points), np.inf)
+    # Farthest-point selection with a bonus for height: starts cover the space, high places first.
     finite = np.isfinite(heights)
     while len(chosen) < min(most, int(finite.sum())):
         distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=-1))
@@ -318,7 +322,9 @@ class Grid(NamedTuple):
 
 def _from_grid(mode: Mode, t: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
     """The points, and log of the volume that a unit of t takes there."""
+    # z = sinh(a t) / a in standardised coordinates, then back by the root.
     points = mode.point + np.sinh(STRETCH * t) / STRETCH @ mode.root.T
+    # Jacobian of t to points: prod cosh(a t) det(root).
     return points, np.log(np.cosh(STRETCH * t)).sum(-1) + np.log(np.diag(mode.root)).sum()
 
 
@@ -367,6 +373,7 @@ def integrate_by_grid(
         _check_size(low, high, spacing)
         finer = _lattice(low, high, spacing)
         finer_logs = _on_grid(log_density, centre, finer)
+        # The integral on a grid twice as fine: what it changes is the error of the coarser one.
         after = _summary(centre, finer, finer_logs, spacing, means)
         error = abs(after.log_integral - before.log_integral)
         change = np.abs(after.means - before.means) / np.maximum(np.abs(after.means), 1.0)
@@ -379,6 +386,7 @@ def integrate_by_grid(
         if done:
             break
     log_weights = logs - logsumexp(logs)
+    # Nodes that hold nothing of the integral and of no mean are left out: most of a grid.
     has_weight = (log_weights > np.log(DROPPED)) | (before.share > DROPPED)
     log_weights = log_weights[has_weight] - logsumexp(log_weights[has_weight])
     points = _from_grid(centre, t[has_weight])[0]
@@ -402,6 +410,7 @@ def _lattice(low: Float[np.ndarray, " D"], high: Float[np.ndarray, " D"], spacin
 
 
 def _check_size(low: Float[np.ndarray, " D"], high: Float[np.ndarray, " D"], spacing: float) -> None:
+    # Nodes grow with the power of the dimension: refused before they are made.
     number = np.prod((high - low) / spacing + 1)
     if number > MOST_NODES[len(low)]:
         raise NotIntegrableError(f"a grid fine enough for it has more than {MOST_NODES[len(low)]} nodes")
@@ -464,6 +473,7 @@ def _summary(
     mode: Mode, t: Float[np.ndarray, "N D"], logs: Float[np.ndarray, " N"], spacing: float, means: Means
 ) -> _Summary:
     total = float(np.logaddexp.reduce(logs))
+    # Weights of the nodes, normalised; their sum times the volume of a cell is the integral.
     weights = np.exp(logs - total)
     # Of nodes without weight no mean is computed: there it may overflow.
     seen, share = weights > TINY, np.zeros(len(logs))

@@ -61,10 +61,12 @@ def visited_cells(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> V
         ValueError: their design would take more than half of the memory that is free.
     """
     none = np.zeros(0, int)
+    # Only cells that were visited enter.
     context, state, action = (none, none, none) if counts is None else np.nonzero(counts.any(-1))
     cells = (context, state, action)
     size, width = len(cells[0]), len(law.design.names)
     check_memory(f"a design of {size} cells and {width} columns", 24.0 * size * width, "fewer columns take less")
+    # The design row by row, standardised as the law was.
     columns = law.design.rows(cells)
     if law.standardised:
         columns -= law.design.mean
@@ -77,11 +79,14 @@ def visited_cells(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> V
         order = list(law.order)
         y, possible = y[:, order], possible[:, order]
         # A stick that is impossible, or the last possible one, is no choice.
+        # Sums from the end: how many outcomes are left from here on.
         later = np.cumsum(possible[:, ::-1], 1)[:, ::-1] > 1
         used = (possible & later)[:, :-1]
+        # Transitions that reach stick j: those that took it or a later one.
         reached = np.cumsum(y[:, ::-1], 1)[:, ::-1][:, :-1]
         return VisitedCells(cells[0], columns, reached * used, y[:, :-1] * used, used)
     is_reference = np.arange(outcomes) == law.reference[:, None]
+    # Columns of the coefficients: outcomes that are free somewhere.
     kept = np.flatnonzero((law.possible & ~is_reference[:, None, :]).any((0, 1)))
     used = (possible & ~is_reference[cells[1]])[:, kept]
     return VisitedCells(cells[0], columns, y.sum(1, keepdims=True), y[:, kept] * used, used)
@@ -98,9 +103,11 @@ class RowDensity:
     def __init__(self, cells: VisitedCells, mean: Float[np.ndarray, "p K"], sd: Float[np.ndarray, "p K"]) -> None:
         self.mean, self.sd, self.size = mean, sd, len(cells.number)
         proper = sd[np.isfinite(sd)]
+        # The normalising constant of the prior, of proper coefficients alone.
         self._log_constant = float(np.log(proper).sum() + 0.5 * proper.size * np.log(2 * np.pi))
         # One number of a cell serves a softmax; of one predictor alone both are the same.
         self._softmax = cells.number.shape[1] < mean.shape[1]
+        # sum_m y x': all that the linear term needs of the data.
         self._linear = cells.columns.T @ cells.taken
         # Filled up with cells without data: few shapes, so few compiled programs.
         block = CELLS if self.size > CELLS else 1 << max(3, (self.size - 1).bit_length())
@@ -110,6 +117,7 @@ class RowDensity:
             for x in (cells.columns, cells.number, cells.used)
         )
         self._block = block
+        # A bound of every predictor: |eta| <= sum |x| |b|.
         self._largest = np.abs(self._columns).max(0)
         # Cells without data have a weight of zero, whatever their predictors.
         self._all_used = bool(cells.used.all())
@@ -122,8 +130,10 @@ class RowDensity:
         """
         shape = self.mean.shape
         b = points.reshape(len(points), *shape)
+        # sd infinite: the deviation is zero.
         deviation = (b - self.mean) / self.sd
         prior = 0.5 * (deviation**2).sum((1, 2)) + self._log_constant
+        # Predictors of one block fit into a cache.
         at_once = max(1, NUMBERS // (self._block * shape[1]))
         at_once = min(at_once, 1 << (len(points) - 1).bit_length())
         sums = np.zeros(-(-len(points) // at_once) * at_once)
@@ -148,6 +158,7 @@ class RowDensity:
         """
         shape = self.mean.shape
         b = point.reshape(shape)
+        # The prior is quadratic: its gradient and Hessian are known.
         deviation = (b - self.mean) / self.sd
         height = 0.5 * (deviation**2).sum() + self._log_constant - (b * self._linear).sum()
         gradient = deviation / self.sd - self._linear
@@ -160,6 +171,7 @@ class RowDensity:
             height += float((number * sums).sum())
             gradient += columns.T @ (number * chance)
             for k in range(outcomes):
+                # Of sticks the Hessian is block diagonal; of a softmax it is symmetric.
                 for second in range(k, outcomes if self._softmax else k + 1):
                     # n p (1 - p) on the diagonal, - n p_k p_l beside it.
                     weight = number[:, k if number.shape[1] > 1 else 0] * chance[:, k]
@@ -169,6 +181,7 @@ class RowDensity:
                     if second != k:
                         hessian[:, second, :, k] += part
         flat = hessian.reshape(width * outcomes, -1)
+        # The precision of the prior, on the diagonal.
         flat[np.diag_indices(len(flat))] += self.sd.ravel() ** -2.0
         return float(height), gradient.ravel(), flat
 
@@ -180,6 +193,7 @@ def _chances(
     if not softmax:
         return np.where(used, np.logaddexp(0.0, eta), 0.0), np.where(used, expit(eta), 0.0)
     masked = np.where(used, eta, -np.inf)
+    # The reference has predictor zero: the largest is at least that.
     top = np.maximum(masked.max(1, keepdims=True), 0.0)
     odds = np.exp(masked - top)
     total = np.exp(-top) + odds.sum(1, keepdims=True)

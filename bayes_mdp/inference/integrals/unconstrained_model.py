@@ -79,6 +79,7 @@ class UnconstrainedModel:
     def _shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         fixed = {name: jnp.zeros(x.shape, x.dtype) for name, x in self.held.items()}
         if not self.free:
+            # A model without continuous sites has no point to place.
             return {}
         return jax.eval_shape(lambda values: self._to_values(values, fixed, None), dict(self.free))
 
@@ -91,6 +92,7 @@ class UnconstrainedModel:
     def places(self) -> dict[str, np.ndarray]:
         """{continuous site: where its numbers are in a point}, in the unconstrained shape of the site."""
         places, start = {}, 0
+        # ravel_pytree sorts names: places follow the same order.
         for name in sorted(self._shapes):  # the order of a tree
             shape = self._shapes[name].shape
             places[name] = np.arange(start, start + int(np.prod(shape))).reshape(shape)
@@ -108,6 +110,7 @@ class UnconstrainedModel:
             data: of the model.
         """
         model = self._condition({})
+        # Constrained values first: supports may depend on other sites.
         values: Any = constrain_fn(model, (data,), {}, dict(free))
         logs_and_slopes = {}
         with handlers.trace() as trace:
@@ -117,6 +120,7 @@ class UnconstrainedModel:
                 logs = site["fn"].log_prob(site["value"])
                 slope = jnp.zeros(())
                 if name in free:
+                    # log |dx / du| of the bijection, evaluated at u and x.
                     slope = biject_to(site["fn"].support).log_abs_det_jacobian(free[name], site["value"])
                 logs_and_slopes[name] = logs, jnp.asarray(slope)
         return logs_and_slopes, returned
@@ -127,6 +131,7 @@ class UnconstrainedModel:
 
     def _condition(self, held: Values) -> Callable[[PyTree], object]:
         data: Any = {name: jnp.asarray(x) for name, x in held.items()}
+        # A seed for what is neither held nor substituted: nothing.
         return handlers.seed(handlers.condition(self._model, data=data), 0)
 
     @traced_alone
@@ -143,9 +148,11 @@ class UnconstrainedModel:
             data: of the model.
         """
         model, free = self._condition(held), self._unravel(point)
+        # Discrete sites are held; continuous ones come from the point.
         values = {**(constrain_fn(model, (data,), {}, free) if free else {}), **held}
         values = {name: jnp.asarray(values[name]) for name in self.names}
         height, trace = log_density(model, (data,), {}, values)
+        # The density is over u: the Jacobians of all sites are added.
         slopes = [
             biject_to(trace[name]["fn"].support).log_abs_det_jacobian(x, values[name]).sum() for name, x in free.items()
         ]
@@ -154,6 +161,7 @@ class UnconstrainedModel:
     @cached_property
     def _place_programs(self) -> dict[bool | None, HostProgram]:
         place_all = jax.vmap(self.place_one, in_axes=(0, None, None))
+        # Three programs: compiled quickly, compiled well, or run by NumPy.
         return {quick: HostProgram(place_all, quick=quick) for quick in (True, False, None)}
 
     @cached_property
@@ -172,6 +180,7 @@ class UnconstrainedModel:
             data: of the model.
         """
         if not self.free:
+            # Without continuous sites a point has no numbers; the batch is read off any site.
             return np.zeros((len(np.asarray(next(iter(values.values())))), 0))
         free = {name: np.asarray(values[name], np.float64) for name in self.free}
         return self._free_program.in_blocks(BLOCK, free, held, data)
@@ -187,6 +196,7 @@ class UnconstrainedModel:
             data: of the model.
             quick: compiled in half the time, to run for about twice as long. Without data it is done by NumPy.
         """
+        # Without data the program is small: NumPy runs it faster than XLA compiles it.
         return Placed(*self._place_programs[None if data is None else quick].in_blocks(BLOCK, points, held, data))
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
@@ -215,6 +225,7 @@ class UnconstrainedModel:
         Raises:
             NotIntegrableError: no place of positive density was found.
         """
+        # Some joint values of the discrete sites, at random; the rest is drawn about its modes given these.
         chosen = [
             {name: rng.choice(self.choices[name], site.shape) for name, site in self.held.items()}
             for _ in range(DISCRETE_DRAWS if self.held else 1)
@@ -238,6 +249,8 @@ class UnconstrainedModel:
             held: values of the discrete sites.
             num: how many.
         """
+        # Starts at the middle and to both sides of the unconstrained scale, and some far out.
+        # Only places of positive density can start a search.
         density = self.log_density(held)
         starts = np.asarray(STARTS)[:, None] * np.ones(self.dimension)
         starts = np.concatenate([starts, 10.0 * rng.standard_normal((len(STARTS), self.dimension))])
@@ -248,6 +261,7 @@ class UnconstrainedModel:
             return None
         modes = find_modes(density, starts, np.ones(self.dimension))
         try:
+            # Rough weighted draws: they only show where the density is.
             return draw_roughly(rng, density, modes, num)
         except NotIntegrableError:  # tails that t distributions do not cover: the places will do
             return modes[0].point + rng.standard_normal((num, self.dimension)) @ modes[0].root.T

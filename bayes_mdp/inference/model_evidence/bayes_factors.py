@@ -55,9 +55,11 @@ class BayesFactors(eqx.Module):
             if name not in self.evidences:
                 known = ", ".join(map(repr, self.evidences))
                 raise ValueError(f"{argument} is {described(name)}, expected one of {known}")
+        # A prior against itself: no error, although each estimate has one.
         if first == second:
             return LogBayesFactor(0.0, 0.0)
         numerator, denominator = self.evidences[first], self.evidences[second]
+        # Independent estimates: errors add in squares.
         error = float(np.hypot(numerator.standard_error, denominator.standard_error))
         return LogBayesFactor(numerator.log_evidence - denominator.log_evidence, error)
 
@@ -137,11 +139,13 @@ def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = N
             raise TypeError(f"posteriors[{name!r}] is a {kind}, whose evidence is not estimated, expected another one")
         if posterior.is_batch:
             raise ValueError(f"posteriors[{name!r}] is a batch, expected one posterior")
+    # Each against the first: sameness is transitive.
     first = next(iter(posteriors))
     for name in list(posteriors)[1:]:
         _require_same_data(first, posteriors[first], name, posteriors[name])
     evidences: dict[str, Evidence] = {}
     failed: dict[str, ValueError] = {}
+    # Keys by place: an added prior changes the estimate of none before it.
     for place, (name, posterior) in enumerate(posteriors.items()):
         try:
             evidences[name] = evidence(posterior, jax.random.fold_in(key, place))
@@ -174,6 +178,7 @@ def probability_errors(
     """Standard errors of probabilities proportional to the evidences, given those of the log evidences."""
     # dP_i / d(log evidence_j) = P_i (1[i = j] - P_j).
     slopes = probabilities[:, None] * (np.eye(len(probabilities)) - probabilities)
+    # To first order, the errors of the log evidences independent: sqrt(sum_j slope^2 error^2).
     return np.sqrt(slopes**2 @ errors**2)
 
 
@@ -184,6 +189,7 @@ def _require_same_data(one: str, first: Fitted, other: str, second: Fitted) -> N
     if visits[0].shape != visits[1].shape:
         shapes = " and ".join(str(x.shape) for x in visits)
         raise ValueError(f"{names} have pairs of shapes {shapes}, expected posteriors of the same data")
+    # Relative and absolute: counts in float32 are rounded.
     place = first_index(np.abs(visits[0] - visits[1]) > SAME * (1.0 + visits[0]))
     if place is not None:
         raise ValueError(
@@ -192,6 +198,7 @@ def _require_same_data(one: str, first: Fitted, other: str, second: Fitted) -> N
         )
     kinds = [posterior.rewards_are for posterior in (first, second)]
     numbers = [posterior.num_rewards_observed() for posterior in (first, second)]
+    # Rewards known in one prior and unknown in the other: a density against none.
     if kinds[0] != kinds[1] and 0.0 not in numbers:
         raise ValueError(
             f"{names} have rewards that are {kinds[0]} and {kinds[1]}, whose densities cannot be compared (a "

@@ -153,6 +153,7 @@ class Layout(NamedTuple):
     def extreme(self, row: Float[np.ndarray, " D"]) -> str:
         """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
         column = int(np.argmax(np.where(np.isfinite(row), np.abs(row), np.inf)))
+        # Columns of one row are the sites one after the other, row-major.
         start = 0
         for name, shape in self.shapes.items():
             size = int(np.prod(shape, dtype=int))
@@ -171,10 +172,12 @@ class Proposal(NamedTuple):
 
     def standardised(self, rows: Points) -> Points:
         """x with rows = mean + factor x."""
+        # By the Cholesky factor L: x = L^-1 (row - mean), a triangular solve in place of an inverse.
         return solve_triangular(self.factor, (rows - self.mean).T, lower=True).T
 
     def log_density(self, standardised: Points) -> Values:
         """log q, of the row behind a standardised one."""
+        # log q(x) = -|x|^2 / 2 - log det L - (D / 2) log 2 pi.
         constant = np.log(np.diag(self.factor)).sum() + 0.5 * len(self.mean) * np.log(2 * np.pi)
         return -0.5 * (standardised**2).sum(1) - constant
 
@@ -213,6 +216,7 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
     with jax.enable_x64(True):
         # Copies: JAX may hold 32-bit versions of the arrays themselves.
         data = jax.tree.map(np.array, data)
+        # All sites have to be continuous and proper, else the integral is none over real numbers.
         draws = {name: np.array(x, np.float64) for name, x in draws.items()}
         _check_draws(check_sites(model, data), draws)
         programs = _compile(model)
@@ -230,6 +234,7 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
 
         if not layout.dimension:  # every site can have one value only
             return Evidence(float(density(rows[0, :1])[0]))
+        # A covariance matrix of D numbers needs a multiple of D draws.
         check_enough(num_chains, num_samples, layout.dimension)
         # Draws that shape the proposal would favour it: the other half of each chain judges.
         half = num_samples // 2
@@ -266,6 +271,7 @@ def bridge_density(
     # here sees: p is even now, and so is q.
     standard = np.concatenate([at_posterior, at_proposal])
     offset = standard @ proposal.factor.T
+    # Two densities for each point: at m + L x and at its mirror image m - L x.
     plus, minus = density(proposal.mean + offset), density(proposal.mean - offset)
     bad = ~np.isfinite(plus[:total])
     if bad.any():
@@ -327,6 +333,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
         )
 
     def difference(log_r: float) -> float:
+        # Both means are equal at the evidence; their difference is monotone in log r.
         left, right = functions(log_r)
         return _log_mean(left) - _log_mean(right)
 
@@ -340,6 +347,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
             "not those of this posterior, or a density is not a number"
         )
     log_r = cast(float, brentq(difference, -width, width, xtol=1e-12))
+    # Without logs from here: the functions are bounded, by 1 / s1 and 1 / s2.
     left, right = (np.exp(x) for x in functions(log_r))
     # Fruehwirth-Schnatter (2004): relative variances of both means; the chains' by the effective size of that function.
     overlap = float(right.mean())
@@ -360,6 +368,7 @@ def solve_bridge(at_posterior: Float[np.ndarray, "C N"], at_proposal: Float[np.n
 def _effective(values: Float[np.ndarray, "C N"]) -> float:
     """Effective sample size of a function of the chains, at most the number of draws; that number where it is flat."""
     total = float(values.size)
+    # A function that hardly varies has no autocorrelation to divide by.
     if np.ptp(values) <= 1e-12 * (1.0 + np.abs(values).max()):
         return total
     size = float(effective_size(values))
@@ -372,6 +381,7 @@ def _log_mean(values: Float[np.ndarray, "..."]) -> float:
 
 def _problems(solution: Solution, total: int, lost: int) -> tuple[str, ...]:
     sentences = []
+    # Draws that lie where both densities do: the estimate rests on these.
     overlapping = solution.overlap * min(solution.effective_draws, total)
     if not solution.effective_draws >= MIN_ESS:
         sentences.append(
@@ -424,6 +434,7 @@ def check_enough(num_chains: int, num_samples: int, dimension: int) -> None:
         ValueError: names the draws of a half, the dimension, and how many samples would do.
     """
     present, needed = num_chains * (num_samples // 2), max(MIN_DRAWS, DRAWS_PER_DIMENSION * dimension)
+    # Two halves: one shapes the proposal, the other judges.
     if present < needed:
         rule = f"{DRAWS_PER_DIMENSION} for each" if needed > MIN_DRAWS else "whatever their number"
         raise ValueError(
@@ -450,6 +461,7 @@ def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
 
 def _check_draws(names: tuple[str, ...], draws: Mapping[str, np.ndarray]) -> None:
     """Refuse draws of other sites, and draws that are not all [C N ...] of the same chains."""
+    # Names in one of both, and not in the other.
     odd = sorted(set(names) ^ set(draws))
     if odd:
         origin = "a latent site without draws" if odd[0] in names else "no latent site of the program"

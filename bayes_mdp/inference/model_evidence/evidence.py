@@ -61,6 +61,7 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
     if posterior.lacks_factorials:
         raise ValueError(_SUMS)
     estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
+    # Warnings name the caller's line.
     for problem in estimate.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
     return estimate
@@ -76,6 +77,7 @@ def _exact(posterior: Fitted) -> Evidence:
     value = float(posterior.log_evidence)  # pyright: ignore[reportAttributeAccessIssue] - all in closed form have it
     if np.isnan(value):
         raise ValueError(_SUMS)
+    # A closed form is exact; what its rewards complain of is said.
     part = posterior.exact_part
     return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
 
@@ -83,12 +85,14 @@ def _exact(posterior: Fitted) -> Evidence:
 def _estimate(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     """That of the closed form in it, times an integral, or an estimate from chains, of all else."""
     integration = posterior.integration
+    # An integral that states its error is taken; else the chains are asked.
     if integration is not None and np.isfinite(integration.error):
         estimate = _integrate(integration, posterior)
     else:
         estimate = _bridge(key, posterior)
     part = posterior.exact_part
     return (
+        # log p(data) = log p(outcomes) + log p(rewards | ...), rows and rewards being independent.
         estimate if part is None else replace(estimate, log_evidence=float(part.log_evidence) + estimate.log_evidence)
     )
 
@@ -137,6 +141,7 @@ def _chains(chains: Chains | None, sites: Mapping[str, AnyArray], log_weights: A
         ValueError: the draws have weights of their own, or there are no chains behind them.
     """
     weights = np.asarray(log_weights, np.float64)
+    # Draws with weights are no sample of the posterior that bridges could use.
     if not np.ptp(weights) <= EQUAL_WEIGHTS:
         raise ValueError(
             "it has learnt since its chains were run (the weights of its draws differ), expected draws of the "

@@ -184,7 +184,9 @@ class _Chain:
         """New rows of the states, given the outcomes that were drawn from them."""
         opened, closed = self.groups.open, self.groups.closed
         numbers = np.arange(len(opened))
+        # The outcomes as decisions of the tree: end or not, which end, stay or move, where to.
         left, moved = seen[:, closed], seen[:, opened]
+        # The diagonal of the open states is what stayed; without it, what moved.
         stayed = moved[numbers, numbers].copy()
         moved[numbers, numbers] = 0
         counts = {

@@ -116,12 +116,14 @@ class PooledPosterior(MixturePosterior):
         known, outcomes = np.asarray(self.data_statistics.transition_probs.prior), state_rows.shape[-1]
 
         def places(element: Int[np.ndarray, " U"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            # An element of the flattened table [S A O] back to its state, action and outcome.
             pair, outcome = np.divmod(element, outcomes)
             state, action = np.divmod(pair, totals.shape[-1])
             return state, action, outcome
 
         def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
             state, action, outcome = places(element)
+            # Concentrations c_sa m_s of draw k; outcomes that the known prior excludes stay excluded.
             prior = totals[k[:, None], state, action] * state_rows[k[:, None], state, outcome]
             return np.where(known.reshape(-1)[element] > 0, prior, 0.0)
 
@@ -136,6 +138,7 @@ class PooledPosterior(MixturePosterior):
         """Component `k`, an integer or a traced one."""
         rows = self.data_statistics.transition_probs
         known = jnp.asarray(rows.prior)
+        # Dirichlet(c_sa m_s): the row of the state, as strong as the total of the pair.
         prior = jnp.asarray(self.totals)[k][..., None] * jnp.asarray(self.state_rows)[k][:, None, :]
         prior = jnp.where(known > 0, prior.reshape(known.shape), 0.0).astype(known.dtype)
         return replace(self.data_statistics, transition_probs=rows.with_prior(prior))
@@ -148,6 +151,7 @@ class PooledPosterior(MixturePosterior):
         """
         if self.rewards_by_outcome:
             return super().mean_mdp()
+        # With rewards by outcome means of rewards and rows multiply: the general way over components.
         # Rewards do not depend on the component: those of any one are those of all.
         reward = self.component(0).mean_rows()[1]
         return self.space.mdp(self._mean_probs(), reward)
@@ -166,7 +170,9 @@ class PooledPosterior(MixturePosterior):
         m = jnp.asarray(self.state_rows, counts.dtype)
         # Impossible outcomes are left out of a row's total, which differs from c where m_s has them.
         inside = einsum("kso,sao->ksa", m, possible.astype(m.dtype))
+        # weight_k / (c inside + N): common to all outcomes of a pair.
         share = self.weights.astype(m.dtype)[:, None, None] / (total * inside + counts.sum(-1))
+        # sum_k share_k c_k m_k: the part of the prior; the counts' part needs the sum of the shares alone.
         prior = einsum("ksa,kso->sao", share * total, m)
         mean = jnp.where(possible, prior, 0.0) + counts * share.sum(0)[..., None]
         return mean / mean.sum(-1, keepdims=True)
@@ -234,6 +240,7 @@ class PooledPosterior(MixturePosterior):
 
     def _shares(self) -> tuple[Pairs, Pairs]:
         known = jnp.isnan(self.data_statistics.transition_probs.prior_share())
+        # Share c / (c + N) of a row is its state's, and of that base_shares the prior's.
         total = jnp.asarray(self.totals)
         weighted = self.weights.astype(total.dtype)[:, None, None] * total
         of_state = weighted / (total + self.visit_counts())
@@ -271,6 +278,7 @@ class PooledPosterior(MixturePosterior):
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         # Under the belief of a component so far as the prior, the evidence of new data is their predictive density.
+        # Rewards do not depend on the component, and change no weight.
         block = forgotten(self.data_statistics).update(transitions, weight)
 
         def gain(k: Int[Array, ""]) -> Float[Array, ""]:
@@ -300,6 +308,7 @@ def fit_of(
     Raises:
         ValueError: a space that cannot be pooled (see `pooled_outcomes`).
     """
+    # States with more than one possible outcome for some action: the rows that can be pooled.
     groups = pooled_outcomes(space)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> PooledPosterior:
@@ -324,6 +333,7 @@ def _from_data(
     statistics: ConjugatePosterior,
     options: Gibbs,
 ) -> PooledPosterior:
+    # Draws of whole rows are held for all states: refused before memory runs out.
     space, number = statistics.space, options.num_chains * options.num_samples
     _check_size(space, number)
     rows = np.asarray(statistics.transition_probs.dense_counts).reshape(space.n_states, space.n_actions, -1)
@@ -333,6 +343,7 @@ def _from_data(
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(bits.tolist()).spawn(options.num_chains)]
     data = _pair_counts(groups, space, rows, usage)
     drawn = draw_chains(rngs, prior, groups, data, rows.shape[-1], options.num_warmup, options.num_samples)
+    # Chains one after the other, as everywhere.
     flat = {name: x.reshape(number) for name, x in drawn.scalars.items()}
     # States that are not open have known rows, and ones say nothing there: `component` masks what is impossible.
     full = np.ones((number, *rows.shape[::2]), np.float32)
@@ -358,11 +369,13 @@ def _from_prior(
     def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:
         with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
             prior(space)
+        # Levels (to end or not, to stay or move, to which state) make up the rows of the states; scalars are diagnosed.
         latent = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
         levels = {name: latent[f"state_{name}"] for name in groups.levels}
         scalars = {name: x for name, x in latent.items() if name.startswith(("concentration", "usage", "state_conc"))}
         return {**scalars, "rows": state_rows(groups, levels, space.n_states, space.n_outcomes)}
 
+    # One at a time: vmap would hold all levels of all draws at once.
     draws = [jax.tree.map(np.asarray, draw(draw_key)) for draw_key in jax.random.split(key, number)]
     flat = {name: np.stack([x[name] for x in draws]) for name in draws[0]}
     rows = flat.pop("rows").astype(np.float32)
@@ -380,6 +393,7 @@ def _posterior(
     base: Float[np.ndarray, "K S"] | None = None,
 ) -> PooledPosterior:
     """The posterior of K draws, equally weighted."""
+    # c_sa = concentration usage_sa^power: pairs that are used more may vary less, or more, about their state's row.
     power = drawn.get("usage_power", np.zeros(len(state_rows)))[:, None, None]
     return PooledPosterior(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
         data_statistics=statistics,
@@ -402,11 +416,13 @@ def _pair_counts(
     Raises:
         ValueError: counts that are no whole numbers.
     """
+    # Pairs that are legal, in states that are open: all other rows are known.
     legal = np.ones(usage.shape, bool) if space.legal is None else np.asarray(space.legal)
     inside = np.zeros(usage.shape, bool)
     inside[groups.open] = legal[groups.open]
     state, action = np.nonzero(inside)
     counts = rows[state, action]
+    # Gibbs draws numbers of tables, which are whole: weighted data have none.
     index = first_index(counts != np.round(counts))
     if index is not None:
         raise ValueError(
@@ -414,6 +430,7 @@ def _pair_counts(
             f"{space.action_names[action[index[0]]]!r} to one outcome, expected whole numbers: partial_pooling takes "
             "no weighted data"
         )
+    # Sparse: most counts of a row are zero.
     pair, outcome = np.nonzero(counts)
     number = np.full(space.n_states, -1)
     number[groups.open] = np.arange(len(groups.open))

@@ -76,6 +76,7 @@ def _optimiser(losses: Float[AnyArray, " K"] | None) -> list[str]:
         bad = int((~np.isfinite(after)).sum())
         return [f"the loss is not finite at {bad} of the last {width} steps: give a smaller learning_rate"]
     fall = before.mean() - after.mean()
+    # Standard error of the difference of two means of a window each.
     noise = np.sqrt((before.var() + after.var()) / width)
     if fall > max(MAX_FALL, MAX_NOISE * noise):
         return [
@@ -89,6 +90,7 @@ def _degenerate(sites: Mapping[str, AnyArray]) -> list[str]:
     """Sites whose draws are not finite, or one point."""
     for name, values in sites.items():
         array = np.asarray(values)
+        # Finite and not one point: all that can be seen of independent draws.
         if not np.isfinite(array).all():
             return [f"site {name!r} has draws that are not finite: give a smaller learning_rate, or method=NUTS()"]
         if len(array) > 1 and array.size and (array == array[:1]).all():
@@ -106,6 +108,7 @@ def by_nuts(key: PRNGKeyArray, model: Model, data_statistics: DataStatistics, me
         ValueError, TypeError: as `run_chains`.
     """
     chains = run_chains(key, model, data_statistics, method)
+    # [C N ...] to [C N ...] flattened, chain after chain.
     sites = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), chains.draws)
     return Drawn(sites, chains, None)
 
@@ -120,6 +123,7 @@ def by_svi(key: PRNGKeyArray, model: Model, data_statistics: DataStatistics, met
         TypeError: `method.guide` does not return a guide.
     """
     # Maximise the evidence lower bound over the parameters of the guide, then draw from the fitted guide.
+    # AutoNormal is mean-field: independent normals on the unconstrained scale.
     key_fit, key_draw = jax.random.split(key)
     guide = AutoNormal(model) if method.guide is None else method.guide(model)
     if not callable(guide):
@@ -131,6 +135,7 @@ def by_svi(key: PRNGKeyArray, model: Model, data_statistics: DataStatistics, met
     draws: Mapping[str, Array]
     if isinstance(guide, AutoGuide):
         draws = cast(dict[str, Array], guide.sample_posterior(key_draw, params, sample_shape=(method.num_samples,)))
+    # A program of the user's as guide: its own draws.
     else:
         draws = numpyro_infer.Predictive(guide, params=params, num_samples=method.num_samples)(
             key_draw, data_statistics
@@ -157,6 +162,7 @@ def fit_guide(
         warnings.filterwarnings("ignore", "Found vars in model but not guide")  # an error below
         # A step that is not finite is not taken: one of them would end everything.
         result = svi.run(key, method.num_steps, data_statistics, progress_bar=False, stable_update=True)
+    # The fitted guide is run once more to see which sites it has.
     fitted = handlers.substitute(handlers.seed(guide, key), data=result.params)
     sites = handlers.trace(fitted).get_trace(data_statistics)
     missing = [name for name in latents if name not in sites]
@@ -177,6 +183,7 @@ def by_laplace(key: PRNGKeyArray, model: Model, data_statistics: DataStatistics,
         ValueError: discrete latent sites.
     """
     key_fit, key_draw = jax.random.split(key)
+    # The optimiser finds the mode; the normal there is the approximation.
     guide = AutoLaplaceApproximation(model)
     params, losses, latents = fit_guide(key_fit, model, guide, data_statistics, method)
     draws = guide.sample_posterior(key_draw, params, sample_shape=(method.num_samples,))

@@ -88,9 +88,11 @@ def conditioned(prior: Prior, space: StateActionSpace, *, rewards_only: bool = F
     """
 
     def model(data_statistics: DataStatistics | None = None) -> MDPSpec:
+        # Stick-breaking on logits: small probabilities do not round to zero on the unconstrained scale.
         with stable_simplex():
             spec = prior(space)
         check_spec(spec, space)
+        # Rewards one by one, or by sufficient statistics.
         if isinstance(data_statistics, Rows):
             _observe_rows(spec, space, data_statistics, rewards_only)
         elif data_statistics is not None:
@@ -108,6 +110,7 @@ def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows,
                 OBSERVED_NEXT_STATE, CategoricalCounts(transition_table(spec, space)), obs=data_statistics.transitions
             )
     if data_statistics.capacity:
+        # The law in the cells of the rewards, one for each row of the buffer.
         *cell, outcome = jnp.moveaxis(data_statistics.where, -1, 0)
         law = reward_table(spec, space).at(tuple(cell), outcome)
         with numpyro.plate("row", data_statistics.capacity):
@@ -116,6 +119,7 @@ def _observe_rows(spec: MDPSpec, space: StateActionSpace, data_statistics: Rows,
 
 def rows_of(transitions: Transitions, space: StateActionSpace, *, by_outcome: bool) -> Rows:
     """All of `transitions`, in a buffer that holds just them. Traceable."""
+    # Empty arrays of the right size, then one update: one way to add data.
     size = jnp.size(transitions.state)
     empty = Rows(
         jnp.zeros((*space.shape, space.n_outcomes)),
@@ -147,6 +151,7 @@ def add_data(
         by_outcome: whether the law of a reward depends on the outcome.
     """
     reward_cell = (*transitions.cell(space), transitions.outcome(space))
+    # Transitions first: a masked next state has row weight zero.
     if isinstance(data_statistics, Rows):
         number = _add(data_statistics.transitions, reward_cell, transitions.row_weight(weight))
         data_statistics = replace(data_statistics, transitions=number)
@@ -187,6 +192,7 @@ def add_rewards(
     )
     moments = (part.reshape(shape) for part in split(table))
     base = jnp.where(weight != 0, weight * log_base_measure(law, reward), 0.0)
+    # The base measure of each reward: it is no part of the moments, but of the density.
     return Statistics(Counts(counts.transitions, *moments), _add(data_statistics.log_base, index, base))
 
 

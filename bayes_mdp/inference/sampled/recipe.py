@@ -93,15 +93,18 @@ class Recipe:
         """Why the prior cannot be drawn from, in words; None: it can."""
         if self.improper:
             names = ", ".join(map(repr, self.improper))
+            # What stands in the way, the prior itself first.
             return f"the prior is improper: ImproperUniform at {names} is no distribution to draw from"
         return NO_PROGRAM if self.prior is None else None if self.drawable else BENT
 
     def __hash__(self) -> int:
+        # The program is in the digest.
         return hash((self.digest, self.method, self.rewards_only))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Recipe):
             return False
+        # The prior object itself is not compared: equal computations have equal digests.
         identity, other_identity = ((r.digest, r.method, r.rewards_only) for r in (self, other))
         return identity == other_identity
 
@@ -114,6 +117,7 @@ class Recipe:
     def num_draws(self) -> int:
         """Draws of one run."""
         chains = self.method.num_chains if isinstance(self.method, NUTS) else 1
+        # A chain keeps `num_samples` of its own.
         return chains * self.method.num_samples
 
     @property
@@ -128,9 +132,11 @@ class Recipe:
         Raises:
             ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
         """
+        # Improper sites have no draws: some value inside their support is enough for the shapes.
         summary = summarise(
             cast(Prior, handlers.substitute(self.prior, substitute_fn=improper_value)), self.space, data
         )
+        # Without sufficient statistics the rewards are kept one by one.
         if isinstance(summary, Transitions):
             summary = rows_of(summary, self.space, by_outcome=self.by_outcome)
         if isinstance(data, Transitions) and not np.size(data.state):
@@ -155,6 +161,7 @@ class Recipe:
         if self.prior is None:
             raise ValueError("the posterior was loaded and has no program, expected one from infer to refit")
         algorithm = _ALGORITHMS[type(self.method)][1]
+        # The program conditioned on data, or on rewards alone given the outcomes.
         model = conditioned(self.prior, self.space, rewards_only=self.rewards_only)
         return algorithm(key, model, data_statistics, self.method)
 
@@ -172,6 +179,7 @@ class Recipe:
         self.refuse_improper()
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
+            # A draw of the prior is a run of the program.
             trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
             return {name: trace[name]["value"] for name in self.latents}
 
@@ -194,6 +202,7 @@ class Recipe:
 
         def one(values: dict[str, Array]) -> Array:
             program = handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)
+            # A factor of minus infinity, or a value outside a support.
             densities = map(density, samples_of(handlers.trace(program).get_trace(self.space)))
             return jnp.stack([(log_prob > -jnp.inf).all() & inside.all() for log_prob, _, inside in densities]).all()
 
@@ -218,6 +227,7 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
         ValueError: no latent site, two sites of one name or with a name of the library's own, a site to be enumerated.
         TypeError: the program does not return a `MDPSpec`; a method that is none of the records.
     """
+    # Exact classes: an algorithm goes with each record.
     if type(method) not in _ALGORITHMS:
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
     facts_list: list[Facts] = []
@@ -238,11 +248,13 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
                 "NUTS updates discrete sites by itself"
             )
     improper = tuple(name for name, site in latents.items() if isinstance(unwrap(site["fn"]), dist.ImproperUniform))
+    # Traced as inputs: their values do not enter the digest.
     shapes = {name: jax.ShapeDtypeStruct(jnp.shape(s["value"]), s["value"].dtype) for name, s in latents.items()}
     law = facts.law
     digest = fingerprint(jax.make_jaxpr(program)(shapes), space, (tuple(latents), law, facts.structure, facts.observed))
     names, observed = tuple(latents), facts.observed
     with jax.enable_x64(True):
+        # An observation that no latent site enters is a constant, and bends nothing.
         constants = Probe(trace_program(prior, space)).constants if facts.bent else {}
     drawable, constant = facts.bent <= constants.keys(), sum(constants.values())
     extra = rewards_only, observed, constant, facts.by_outcome
@@ -261,7 +273,9 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     def program() -> None:
         specs.append(prior(space))
 
+    # Given values first, then feasible ones for improper sites, then seeded draws.
     substituted = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
+    # Refuses two sites of one name.
     trace = unique_trace(handlers.seed(substituted, 0))
     check_spec(specs[0], space)
     check_names(trace)
@@ -274,6 +288,7 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
     found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
+    # Everything that inference can see of a program: the digest of these is its identity.
     return [density(site) for site in samples], transition_table(specs[0], space), table
 
 
@@ -283,6 +298,7 @@ def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[M
     Raises:
         ValueError: it is none that a bridge could use, or data were lost.
     """
+    # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
     if recipe.improper:
         raise ValueError(
             f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "

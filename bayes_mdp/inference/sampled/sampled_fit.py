@@ -66,14 +66,18 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
     possible = PossibleOutcomes(recipe.space, partial(rows_of_prior, recipe))
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
+        # Errors of the program before errors of the data, and both before anything is sampled.
         check_rows_of_prior(recipe)
         if data is None:
             data = no_transitions()
+            # Running the program draws from the prior: no algorithm is needed.
             if recipe.drawable:
                 return jax.tree.map(np.asarray, nothing(key, statistics_on_host(recipe, data)))
+        # A user's own kernel or guide may start where data are possible: it is not judged from prior draws.
         elif not (recipe.improper or recipe.rewards_only or _starts_elsewhere(recipe.method)):
             possible.check(data)
         statistics = statistics_on_host(recipe, data)
+        # NUTS accepts by the density itself; an optimiser believes the gradient.
         if not isinstance(recipe.method, NUTS):
             _check_gradient(recipe, statistics)
         posterior = jax.tree.map(np.asarray, after_on_host(recipe, key, statistics))
@@ -113,7 +117,9 @@ def _check_gradient(recipe: Recipe, data_statistics: DataStatistics) -> None:
 
     wrong = []
     for _ in range(2):
+        # A random point and a random direction on the unconstrained scale.
         point, direction = ({name: rng.normal(size=shape) for name, shape in shapes.items()} for _ in range(2))
+        # One forward derivative along the direction.
         _, slope = jax.jvp(potential, (point,), (direction,))
         # Two difference quotients: what they differ by is their own error, of curvature and of rounding.
         measured = [
@@ -121,8 +127,10 @@ def _check_gradient(recipe: Recipe, data_statistics: DataStatistics) -> None:
             / (2 * step)
             for step in (STEP, 2 * STEP)
         ]
+        # The allowed difference: ten times that of the two quotients, and rounding.
         allowed = 10 * abs(measured[0] - measured[1]) + SLOPE_TOLERANCE * (1.0 + abs(slope) + abs(measured[0]))
         wrong.append(bool(abs(slope - measured[0]) > allowed))
+    # Both points have to disagree: a kink at one of them is no fault.
     if all(wrong):
         raise ValueError(
             f"prior: the gradient of its density is not what the density itself shows (stop_gradient, or a derivative "
@@ -213,6 +221,7 @@ def _common(recipe: Recipe) -> Recipe:
 @lru_cache(maxsize=64)
 def _problem(recipe: Recipe) -> str:
     """What is wrong with the rows, in one sentence; empty: nothing."""
+    # Batch after batch until one draw is possible under the factors.
     for batch in range(BATCHES):
         with jax.enable_x64(True):
             rows, possible = map(np.asarray, _compile(recipe)(_key(batch)))
@@ -226,9 +235,11 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
     for rows in draws:
         rows = np.asarray(rows, np.float64)
         total = rows.sum(-1)
+        # By the precision of the program: float32 rows sum to one only to 1e-5 or so.
         tolerance = ROW_SUM_TOLERANCE[str(draws.dtype)]
         impossible = ~(np.isfinite(rows) & (rows >= 0))
         wrong = impossible.any(-1) | ~(np.abs(total - 1.0) <= tolerance)
+        # Rows of illegal pairs are never read.
         if space.legal is not None:
             wrong &= np.asarray(space.legal)
         index = first_index(wrong)
@@ -301,9 +312,11 @@ class PossibleOutcomes:
         if isinstance(data, Transitions):
             check_transitions(data, self.space)
             data = data.with_next_state()
+            # Rows without an outcome lie at place O, beyond the table; filled first.
             index = tuple(np.atleast_1d(np.asarray(x)) for x in (*data.cell(self.space), data.outcome(self.space)))
         else:
             index = np.nonzero(np.asarray(data.transitions))
+        # Further draws of the prior until every transition is possible in some draw, or there are enough.
         while True:
             possible = np.ones(index[0].shape, bool) if self._possible is None else self._possible[index]
             if self._possible is not None and (possible.all() or self._batches == BATCHES):

@@ -103,6 +103,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         """Mean rewards, where they are known; None: they are not."""
         if self.rewards.law is not None:
             return None
+        # Known if all draws agree.
         rewards_by_draw = np.asarray(self.rewards.known)
         return None if (rewards_by_draw != rewards_by_draw[:1]).any() else rewards_by_draw[0]
 
@@ -144,6 +145,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             k: number of the draw.
         """
         del key
+        # Draw k has its tables ready: no further randomness.
         return Law(*jax.tree.map(lambda x: jnp.asarray(x)[k], (self.transition_probs, self.rewards)))
 
     def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
@@ -199,6 +201,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         return jax.vmap(self._mdp)(self.transition_probs, self.rewards)
 
     def _mdp(self, rows: Float[AnyArray, "*H S A O"], rewards: RewardTable) -> MDP | SparseMDP:
+        # E[r | s, a] = sum_o p(o) r(o) where rewards depend on the outcome.
         reward = (rows * rewards.mean).sum(-1) if rewards.by_outcome else rewards.mean
         return to_mdp(MDPSpec(rows, reward), self.space)
 
@@ -209,6 +212,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             ValueError: as `mdps`.
         """
         check_mean(self.rewards, self.space, draws=True)
+        # One index for rows and rewards: a draw is a whole hypothesis.
         index = jax.random.categorical(key, jnp.asarray(self.log_weights), shape=sample_shape)
         make = self._mdp
         for _ in sample_shape:
@@ -223,6 +227,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         """
         del key, num_draws
         check_mean(self.rewards, self.space, draws=True)
+        # The draws of a sampled posterior are points: its rows are known once the draw is.
         rows = lazy_draws(jnp.asarray(self.transition_probs), lazy_successors(self.space))
         mean = jax.vmap(lambda table: table.mean)(self.rewards)
         if self.rewards.law is None:
@@ -256,6 +261,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         Raises:
             ValueError: the buffer of rewards has overflowed (see `reserve`); inside a trace the weights are nan.
         """
+        # Inside a trace the arrays have no values: the traceable path, which cannot raise.
         if not is_concrete(key, self.log_weights, self.data_statistics):
             return self._refit(key)
         with _precision(self):
@@ -263,6 +269,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def _refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         key_run, key_thin = jax.random.split(key)
+        # Draws that were thinned before are thinned again, so that the arrays of a compiled loop keep their shapes.
         refitted = self.rerun(key_run)
         if (self.mcmc is None and self.losses is None) or refitted.num_draws != self.num_draws:
             refitted = refitted.thinned(key_thin, self.num_draws)
@@ -279,6 +286,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         Raises:
             ValueError: the buffer for rewards was too small (not inside a trace, where the weights are NaN).
         """
+        # On the host one compiled program serves equal recipes; in a trace it is part of the caller's.
         run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
         refitted = run(self.recipe, key, self.data_statistics)
         if isinstance(self.data_statistics, Rows):
@@ -340,6 +348,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         weight = jnp.broadcast_to(jnp.asarray(weight, float), jnp.shape(transitions.state))
         if not is_concrete(transitions, weight, self.log_weights):
             return self._learn(transitions, weight)
+        # A buffer large enough first: rewards that find no place would be lost in silence.
         roomy = self.reserve(int(np.size(weight)))
         roomy.check(transitions, weight)
         with _precision(self):
@@ -348,6 +357,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def _learn(self, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> "SampledPosterior":
         # Importance weights: log w_n += log p(data | draw n). Shifted by the maximum, against underflow.
+        # [N K] log likelihoods of K transitions under N draws, summed over the transitions.
         gain = self._log_likelihoods(transitions, weight).reshape(self.num_draws, -1).sum(1)
         old = jnp.asarray(self.log_weights)
         new = old + gain.astype(old.dtype)
@@ -362,12 +372,14 @@ class SampledPosterior(WeightedSamples, Fitted):
         row_weight = transitions.row_weight(weight)
 
         def one(rows: Float[Array, "*H S A O"], rewards: RewardTable) -> Float[Array, "*K"]:
+            # log p(outcome | row of the draw); weight zero masks a transition, whatever it holds.
             density = jnp.where(row_weight != 0, row_weight * jnp.log(rows[(*cell, outcome)]), 0.0)
             if transitions.reward is None or rewards.law is None:
                 return density
             observed, reward = transitions.observed_rewards(jnp.asarray(weight), by_outcome=rewards.by_outcome)
             return density + RewardRows(rewards.at(cell, outcome), observed).log_prob(reward)
 
+        # Mapped over draws: all transitions under one draw are one gather.
         return jax.vmap(one)(jax.tree.map(jnp.asarray, self.transition_probs), self.rewards)
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
@@ -383,6 +395,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             return
         if counted_rows.reward is not None:
             weights = np.ones(np.shape(counted_rows.state))
+            # Rewards that were not seen, or have no outcome that they depend on, are held against nothing.
             seen = counted_rows.observed_rewards(weights, by_outcome=self.rewards.by_outcome)[0] != 0
             outcome = np.minimum(counted_rows.outcome(self.space), self.space.n_outcomes - 1)
             support = self.reward_support().at(counted_rows.cell(self.space), outcome)
@@ -395,6 +408,7 @@ class SampledPosterior(WeightedSamples, Fitted):
                 f"transitions{list(index) if index else ''} has likelihood zero under each of the {self.num_draws} "
                 "draws, expected an outcome and a reward that the prior can give"
             )
+        # A buffer that would overflow is refused before anything is lost.
         if isinstance(self.data_statistics, Rows) and transitions.reward is not None:
             size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
             if int(self.data_statistics.used) + size > self.data_statistics.capacity:
@@ -430,6 +444,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
         probs, probs_variance = moments(self.transition_probs)
         reward, reward_variance = moments((self.transition_probs * means).sum(-1) if rewards.by_outcome else means)
+        # What the prior weighs cannot be seen in draws.
         share = jnp.full(self.space.shape, jnp.nan)
         return PairMoments(probs, probs_variance, reward, reward_variance, share, self.visit_counts())
 
@@ -484,6 +499,7 @@ class SampledPosterior(WeightedSamples, Fitted):
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         sentences = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
+        # Below two effective draws the weights describe one point.
         size = float(self.effective_sample_size())
         if not size >= 2.0 and self.num_draws > 1:
             sentences.append(

@@ -76,6 +76,7 @@ class Bernoulli(eqx.Module):
 
     def potential(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """log(1 + e^`eta`)."""
+        # softplus does not overflow where e^eta does.
         return jax.nn.softplus(eta)
 
     def mean(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
@@ -84,6 +85,7 @@ class Bernoulli(eqx.Module):
 
     def curvature(self, eta: Float[Array, "*K"]) -> Float[Array, "*K"]:
         """p (1 - p), a variance."""
+        # p (1 - p) as a product of two sigmoids: no cancellation near p = 1.
         return jax.nn.sigmoid(eta) * jax.nn.sigmoid(-eta)
 
     def check(self, target: Float[Array | np.ndarray, " K"]) -> None:
@@ -188,11 +190,13 @@ class LastLayerLaplace(eqx.Module):
         variance = jnp.sum(einsum("bd,ade->bae", features, self.root) ** 2, -1)
         if not self.of_response:
             return variance
+        # Delta method: Var b'(eta) is b''(eta)^2 Var eta.
         return self.likelihood.curvature(matmul(features, self.mean.T)) ** 2 * variance
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
         variance = self.prior_variance * jnp.sum(features**2, -1)
+        # Without data eta = 0, and b''(0) the slope of the response.
         return self.likelihood.curvature(jnp.zeros_like(variance)) ** 2 * variance if self.of_response else variance
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
@@ -231,6 +235,7 @@ class LastLayerLaplace(eqx.Module):
         """
         check_rows(features, action, target, weight, self.mean.shape)
         count = jnp.ones(len(action), features.dtype) if weight is None else weight
+        # Exponential families enter by weight / dispersion alone.
         rows = features, action, target, count / self.likelihood.dispersion
         if len(action) == 1:
             mean, root = self._learn((self.mean, self.root), jax.tree.map(lambda x: x[0], rows))
@@ -240,12 +245,14 @@ class LastLayerLaplace(eqx.Module):
 
     def _learn(self, now: tuple[Array, Array], row: Row) -> tuple[Array, Array]:
         (mean, root), (x, action, target, scale) = now, row
+        # The linear predictor before the row.
         eta = matmul(x, mean[action])
         if target is not None:
             # One target depends on the scalar eta = x . w alone: find its mode, then move w along Sigma x.
             variance = jnp.sum(matmul(x, root[action]) ** 2)
             eta = most_probable(self.likelihood, eta, variance * scale, target)
             gradient = scale * (target - self.likelihood.mean(eta))
+            # The mean moves along Sigma x, by the gradient at the mode.
             mean = mean.at[action].add(gradient * matmul(root[action], matmul(x, root[action])))
         # One row moves the covariance by rank one: the root shrinks along Sigma x, by the curvature at the new mode.
         curvature = scale * self.likelihood.curvature(eta)
@@ -366,6 +373,7 @@ class LastLayerLaplacePrior(eqx.Module):
         variance = jnp.asarray(self.variance, float)
         root = jnp.broadcast_to(jnp.sqrt(variance) * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))
+        # Numbers of the likelihood become arrays: a change of them does not compile anew.
         likelihood = jax.tree.map(lambda x: jnp.asarray(x, float), self.likelihood)
         return LastLayerLaplace(mean, root, variance, likelihood, self.of_response)
 
@@ -381,11 +389,13 @@ def most_probable(
 
     def continues(now: tuple[Array, ...]) -> Array:
         *_, eta, _, moved, i = now
+        # As far as rounding of eta allows.
         return (i < _BISECTIONS) & (moved > 4 * jnp.finfo(eta.dtype).eps * (1 + jnp.abs(eta)))
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
         low, high, eta, before, _, i = now
         miss = residual(eta)
+        # The residual increases in eta: its sign tells on which side of the solution eta lies.
         low, high = jnp.where(miss < 0, eta, low), jnp.where(miss < 0, high, eta)
         newton, middle = eta - miss / (1 + variance * likelihood.curvature(eta)), 0.5 * (low + high)
         # Newton's step if it stays in the bracket and halves the residual, else bisection.
@@ -393,6 +403,7 @@ def most_probable(
         later = jnp.where(good, newton, middle)
         return low, high, later, jnp.abs(miss), jnp.abs(later - eta), i + 1
 
+    # The solution lies between the belief's mean and where the gradient at it leads: b' is increasing.
     unbounded = jnp.full_like(loc, jnp.inf)
     start = jnp.minimum(loc, farthest), jnp.maximum(loc, farthest), loc, unbounded, unbounded, jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(continues, step, start)[2]
@@ -412,6 +423,7 @@ def _newton(
 
     def log_posterior(w: Array, eta: Array) -> Array:
         return (
+            # Log likelihood in canonical form, y eta - b(eta), less |w|^2 / 2 v of the prior.
             jnp.sum(scale * (target * eta - likelihood.potential(eta)), -1) - 0.5 * jnp.sum(w**2, -1) / prior_variance
         )
 
@@ -419,10 +431,13 @@ def _newton(
         """Gradient, root of the inverse Hessian, Newton's direction."""
         eta = matmul(features, w)
         miss = jnp.where(counts, scale * (target - likelihood.mean(eta)), 0.0)
+        # Gradient of the log posterior: Phi' (y - b') - w / v.
         gradient = matmul(features.T, miss) - w / prior_variance
         weight = jnp.where(counts, scale * likelihood.curvature(eta), 0.0)
+        # Hessian Phi' W Phi + I / v with W = b'': its inverse root by the QR of the weighted rows.
         rows = features, jnp.zeros(len(eta), jnp.int32), None, weight
         root = posterior_root(rows, 1, prior_variance)[0][0]
+        # Newton's direction H^-1 gradient = root root' gradient.
         return gradient, root, matmul(root, matmul(root.T, gradient))
 
     def step(now: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -445,4 +460,5 @@ def _newton(
 
 def _with_decrement(newton: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
     gradient, root, direction = newton
+    # The decrement |root' gradient|: the length of the step in units of the posterior.
     return gradient, root, direction, jnp.linalg.norm(matmul(root.T, gradient))

@@ -40,6 +40,7 @@ def check_row_values(
 ) -> None:
     """Entries of those rows."""
     for name, values in (("features", features), ("target", target)):
+        # Values are looked at on the host; inside a loop the shapes alone are.
         if values is not None:
             check_that(name, values, np.isfinite, "a finite number")
     check_that("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
@@ -47,8 +48,10 @@ def check_row_values(
         check_not_negative("weight", weight)
 
 
-One = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
-Block = Callable[[Array, Array, Array], tuple[Array, Array]]
+ShrinkByRow = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
+"""(matrices, row, action, masked) -> the matrices after the row, and its gain."""
+ShrinkByBlock = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""(matrices, rows, actions) -> the matrices after all rows, and the gain of each."""
 Matrices = Float[Array, "A D D"]
 Rows = tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None]
 """K rows: features, action, target."""
@@ -65,6 +68,7 @@ def shrink_one(
     two.
     """
     if masked:
+        # The row of the action taken, zeros for all others: their matrices change by nothing.
         rows = jnp.where(jnp.arange(len(covariance))[:, None] == action, row, 0.0)
         v = einsum("ade,ae->ad", covariance, rows)
         scale = jax.lax.rsqrt(1 + jnp.maximum(jnp.sum(v * rows, 1, keepdims=True), 0.0))
@@ -72,6 +76,7 @@ def shrink_one(
         return covariance - g[:, :, None] * g[:, None, :], jnp.sum(g * scale, 0)
     v = matmul(covariance[action], row)
     scale = jax.lax.rsqrt(1 + jnp.maximum(matmul(row, v), 0.0))
+    # Sherman-Morrison, with a root of the denominator in either factor.
     g = v * scale
     return covariance.at[action].add(-g[:, None] * g), g * scale
 
@@ -114,6 +119,7 @@ def shrink_root_block(
         raised = shift * jnp.trace(square, axis1=1, axis2=2)[:, None, None]
         lower = jnp.linalg.cholesky(square + raised * eye)
         stacked = jax.scipy.linalg.solve_triangular(lower, stacked, lower=True)
+    # Orthonormal (P Q): P = L^-1, Q = L^-1 F without forming I + F F'.
     p, q = stacked[:, :, : len(action)], stacked[:, :, len(action) :]
     v = matmul(root, q.swapaxes(1, 2))
     later = root - matmul(v, jax.scipy.linalg.solve_triangular(eye + p, q, lower=True))
@@ -121,7 +127,7 @@ def shrink_root_block(
 
 
 def learn(
-    shrinks: tuple[One, Block | None],
+    shrinks: tuple[ShrinkByRow, ShrinkByBlock | None],
     matrix: Matrices,
     mean: Float[Array, "A D"],
     rows: tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None, Float[Array, " K"] | None],
@@ -133,6 +139,7 @@ def learn(
         root = jnp.sqrt(weight)
         features = features * root[:, None]
         target = None if target is None else target * root
+    # With one or two actions computing all of them is cheaper than an indexed update.
     learn_row = partial(_learn_one, shrinks[0], masked=len(matrix) <= 2)
     if len(action) == 1:
         return learn_row((matrix, mean), jax.tree.map(lambda x: x[0], (features, action, target)))
@@ -148,19 +155,21 @@ def learn(
     return jax.lax.platform_dependent(now, scaled, cpu=in_turn, default=partial(learn_block, shrinks[1]))
 
 
-def learn_block(block: Block, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
+def learn_block(block: ShrinkByBlock, now: tuple[Array, Array], rows: Rows) -> tuple[Matrices, Float[Array, "A D"]]:
     """Matrix and mean after K rows (features, action, target or None) at once."""
     (matrix, mean), (features, action, target) = now, rows
     matrix, gain = block(matrix, features, action)
     if target is None:
         return matrix, mean
-    miss = target - jnp.sum(features * mean[action], 1)
-    return matrix, mean + einsum("akd,k->ad", gain, miss)
+    # The innovation of every row under the means before the block.
+    innovation = target - jnp.sum(features * mean[action], 1)
+    return matrix, mean + einsum("akd,k->ad", gain, innovation)
 
 
-def _learn_one(shrink: One, now: tuple[Array, Array], row: OneRow, masked: bool) -> tuple[Array, Array]:
+def _learn_one(shrink: ShrinkByRow, now: tuple[Array, Array], row: OneRow, masked: bool) -> tuple[Array, Array]:
     (matrix, mean), (x, action, target) = now, row
     matrix, gain = shrink(matrix, x, action, masked)
+    # Kalman update of the mean: gain times innovation.
     return matrix, mean if target is None else mean.at[action].add(gain * (target - matmul(x, mean[action])))
 
 
@@ -176,20 +185,20 @@ def posterior_root(
     """
     features, action, target, weight = rows
     root = jnp.ones(len(action), features.dtype) if weight is None else jnp.sqrt(weight)
-    goal = jnp.zeros_like(root) if target is None else target
+    target_or_zero = jnp.zeros_like(root) if target is None else target
     eye = jnp.eye(features.shape[1], dtype=features.dtype)
 
-    def of(a: Array) -> tuple[Array, Array]:
+    def solve_for_action(a: Array) -> tuple[Array, Array]:
         scale = jnp.where(action == a, root, 0.0)
         # The prior is D more rows: I / sqrt(prior_variance), with target 0.
         stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
-        goals = jnp.concatenate([goal * scale, jnp.zeros(len(eye), eye.dtype)])
+        stacked_target = jnp.concatenate([target_or_zero * scale, jnp.zeros(len(eye), eye.dtype)])
         # R'R is the posterior precision, R^-1 a root of its inverse, R^-1 Q'y the mean.
         q, r = jnp.linalg.qr(stacked)
         solve = jax.scipy.linalg.solve_triangular
-        return solve(r, eye), solve(r, matmul(q.T, goals))
+        return solve(r, eye), solve(r, matmul(q.T, stacked_target))
 
-    return jax.lax.map(of, jnp.arange(n_actions))
+    return jax.lax.map(solve_for_action, jnp.arange(n_actions))
 
 
 def predictive(
@@ -200,6 +209,7 @@ def predictive(
     target: Float[Array, " K"],
 ) -> Float[Array, " K"]:
     """Log-density of targets under N(mean, variance + noise) of their action."""
+    # The variance of a target: that of its mean, plus the noise.
     loc, epistemic = (jnp.take_along_axis(x, action[:, None], 1)[:, 0] for x in (mean, variance))
     return jax.scipy.stats.norm.logpdf(target, loc, jnp.sqrt(epistemic + noise))
 
@@ -218,6 +228,7 @@ def some_root(covariance: Matrices) -> Matrices:
         values, vectors = jnp.linalg.eigh(covariance)
         return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
 
+    # Cholesky fails (nan) on a matrix that rounding has made indefinite: only then the slower eigenvalues.
     return jax.lax.cond(jnp.all(jnp.isfinite(lower)), lambda: lower, positive_part)
 
 
@@ -235,7 +246,7 @@ class LastLayerGaussian(eqx.Module):
     mean: Float[Array, "A D"]
     prior_variance: Float[Array, ""]
     noise_variance: Float[Array, ""]
-    shrinks: ClassVar[tuple[One, Block | None]]
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]]
 
     @property
     @abc.abstractmethod
@@ -252,6 +263,7 @@ class LastLayerGaussian(eqx.Module):
 
     def initial_variance(self, features: Float[Array, "B D"]) -> Float[Array, " B"]:
         """What `variance` was before data, the same for every action."""
+        # Before data Sigma_a = prior_variance I: the variance is that times |phi|^2.
         return self.noise_variance * self.prior_variance * jnp.sum(features**2, -1)
 
     def value(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
@@ -266,6 +278,7 @@ class LastLayerGaussian(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "A D"]:
         """Weights drawn from the posterior."""
+        # mean + sqrt(noise) S z has covariance noise S S'.
         return self.mean + jnp.sqrt(self.noise_variance) * colour_noise(key, self.root)
 
     def update(
@@ -324,7 +337,7 @@ class LinearGaussian(LastLayerGaussian):
     4e-3; later rows take it away.
     """
 
-    shrinks: ClassVar[tuple[One, Block | None]] = (shrink_root_one, shrink_root_block)
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]] = (shrink_root_one, shrink_root_block)
 
     @property
     def root(self) -> Matrices:
@@ -341,6 +354,7 @@ class LinearGaussian(LastLayerGaussian):
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, as the squared norm of phi' S_a."""
+        # |phi' S_a|^2: a sum of squares cannot be negative.
         return self.noise_variance * jnp.sum(einsum("bd,ade->bae", features, self.matrix) ** 2, -1)
 
 
@@ -353,7 +367,7 @@ class CovarianceGaussian(LastLayerGaussian):
     Rebuild before that, or keep the square root. Rows are taken in turn on every device.
     """
 
-    shrinks: ClassVar[tuple[One, Block | None]] = (shrink_one, None)
+    shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]] = (shrink_one, None)
 
     @property
     def root(self) -> Matrices:
@@ -371,6 +385,7 @@ class CovarianceGaussian(LastLayerGaussian):
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, not below zero."""
         projected = einsum("bd,ade->abe", features, self.matrix)
+        # Rounding may make phi' Sigma_a phi negative: cut off at zero.
         return self.noise_variance * jnp.maximum(einsum("abe,be->ba", projected, features), 0.0)
 
 
@@ -404,6 +419,7 @@ class LinearGaussianPrior(eqx.Module):
         check_count("n_actions", n_actions)
         check_count("num_features", num_features)
         variance, noise = jnp.asarray(self.variance, float), jnp.asarray(self.noise_variance, float)
+        # A root of variance I is sqrt(variance) I.
         scale = jnp.sqrt(variance) if self.square_root else variance
         matrix = jnp.broadcast_to(scale * jnp.eye(num_features), (n_actions, num_features, num_features))
         mean = jnp.zeros((n_actions, num_features))

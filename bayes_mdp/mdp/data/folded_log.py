@@ -71,9 +71,11 @@ class CellTable:
 
     def grouped(self, group: Int[np.ndarray, " M"], size: int) -> "CellTable":
         """Cells pooled by `group` in 0 .. size - 1, none of which is empty; they have the place of the first seen."""
+        # Integers: sums of counts are exact.
         count, rewards = np.zeros(size, np.int64), np.zeros(size, np.int64)
         np.add.at(count, group, self.count)
         np.add.at(rewards, group, self.reward_count)
+        # The earliest place of each group.
         seen = np.full(size, np.iinfo(np.int64).max)
         np.minimum.at(seen, group, self.seen)
         member = np.empty(size, np.intp)
@@ -95,6 +97,7 @@ class CellTable:
     def renumber(self, states: Int[np.ndarray, " _"], actions: Int[np.ndarray, " _"]) -> "CellTable":
         """The cells under other numbers, the new number of each state and action; cells that coincide are pooled."""
         step, state, action, outcome = self.where
+        # Marks of outcomes keep their numbers; states get new ones.
         reached = np.maximum(outcome - FIRST_STATE, 0)
         outcome = np.where(outcome < FIRST_STATE, outcome, FIRST_STATE + states[reached]).astype(np.int32)
         index = Where(step, states[state].astype(np.int32), actions[action].astype(np.int32), outcome)
@@ -126,12 +129,14 @@ def table_of_rows(
         row: number of each row in it.
     """
     group, size = group_rows(where)
+    # Backwards, so that the first row of each group is written last.
     first = np.empty(size, np.intp)
     first[group[::-1]] = np.arange(len(group))[::-1]
     count = np.bincount(group, minlength=size)
     rewards, none = np.zeros(size, np.int64), ExactSums.zero(size)
     total, squares = none, none
     if reward is not None:
+        # Rows without a reward count, but add none.
         observed = ~np.isnan(reward)
         observed_group, values = (group, reward) if observed.all() else (group[observed], reward[observed])
         rewards = count if len(observed_group) == len(group) else np.bincount(observed_group, minlength=size)
@@ -142,6 +147,7 @@ def table_of_rows(
 
 def joined(tables: Sequence[CellTable]) -> CellTable:
     """All tables in one, each cell once."""
+    # Sums without rounding: the order of the tables does not matter.
     if len(tables) == 1:
         return tables[0]
     columns = ([getattr(table, name) for table in tables] for name in ("count", "reward_count", "seen"))
@@ -156,16 +162,19 @@ def group_rows(columns: Sequence[Column]) -> tuple[Int[np.ndarray, " N"], int]:
     """(group of each row, number of groups): rows are of one group where all columns agree, in order of the columns."""
     key, size = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
+        # One number for each combination of columns, as long as it fits into 64 bits.
         width = int(column.max(initial=0)) + 1
         if size * width > _MOST_KEYS:
             key, size = _renumber(key, size)
         key = key * width + column if size > 1 else column.astype(np.int64)
+        # Each column multiplies the number of keys.
         size *= width
     return _renumber(key, size)
 
 
 def _renumber(key: Int[np.ndarray, " N"], size: int) -> tuple[Int[np.ndarray, " N"], int]:
     """Keys below `size` as 0, 1, ... without gaps, in their order."""
+    # Dense keys are counted in a table; sparse ones are sorted.
     if size <= _DENSE * len(key) + 2**16:
         used = np.zeros(size, bool)
         used[key] = True
@@ -299,6 +308,7 @@ class FoldedLog:
         check_bool("by_outcome", by_outcome)
         index = self._index(space)
         known = self.cells.where.outcome != UNKNOWN
+        # Every cell adds to its place.
         n = np.zeros((*space.shape, space.n_outcomes))
         reached = tuple(i[known] for i in index)
         np.add.at(n, reached, self.cells.count[known])  # cells that differ in their steps alone fall together
@@ -335,6 +345,7 @@ class FoldedLog:
             shape: of the arrays.
             cells: their numbers.
         """
+        # Cells of one place are pooled exactly before their moments are rounded.
         flat = np.ravel_multi_index(index, shape)
         group, size = group_rows((flat,))
         pooled = self.cells.take(cells).grouped(group, size)
@@ -349,6 +360,7 @@ class FoldedLog:
         """Index of every cell in an array [*H S A O] of the space; errors as of `counts`."""
         self._check_labels(space)
         index = self.cells.where
+        # Marks for what is not known and for the end come before the states.
         known, reached = index.outcome != UNKNOWN, np.maximum(index.outcome - FIRST_STATE, 0)
         reached = np.where(index.outcome == END, space.n_states, reached)
         pair = (index.state, index.action)
@@ -375,6 +387,7 @@ class FoldedLog:
         """Refuse the bad cell that was seen first, if there is one."""
         if not bad.any():
             return
+        # The earliest of the bad cells, so that the message does not depend on the order.
         place = int(np.flatnonzero(bad)[np.argmin(self.cells.seen[bad])])
         step, state, action, outcome = (int(x[place]) for x in self.cells.where)
         number, row = self.cells.source_and_row(place)
@@ -404,6 +417,7 @@ class FoldedLog:
         check_type("other", other, FoldedLog, "a FoldedLog")
         if not allow_duplicates:
             check_new_sources(self.sources, other.sources)
+        # Logs with steps, or rewards, do not mix with logs without.
         for property_name, first, second in (
             ("steps", self.by_step, other.by_step),
             ("rewards", self.has_rewards, other.has_rewards),
@@ -421,6 +435,7 @@ class FoldedLog:
             raise ValueError(
                 f"outcome {odd!r} is in one of the folded logs alone, expected both folded with the same outcomes"
             )
+        # Both under common labels, and then each cell once.
         cells = _join_cells(self, other, states, actions, len(self.sources))
         merged = replace(self, states=states, actions=actions, cells=cells, sources=self.sources + other.sources)
         outcomes = {
@@ -442,6 +457,7 @@ class FoldedLog:
         index, count = self.cells.where, self.cells.count
         source = f"{len(self.sources)} logs, {self.sources[0].name} first"
         if found[0]:
+            # States that were left, and states that were reached.
             went_on = index.outcome >= FIRST_STATE
             reached = np.bincount(index.outcome[went_on] - FIRST_STATE, count[went_on], len(self.states))
             left = np.bincount(index.state, count, len(self.states))
@@ -481,6 +497,7 @@ def _common(what: str, one: FoldedLog, two: FoldedLog, which: int) -> Names:
     if any(declared):
         check_labels(f"{what} of {two.sources[0].name}", theirs, mine)
         return mine
+    # Given labels have to agree; found ones are put together.
     # Text that writes numbers became numbers where all labels did: one fold of both might have kept it as text.
     numbers = [all(isinstance(label, (int, float)) for label in labels) for labels in (mine, theirs)]
     if numbers[0] != numbers[1]:

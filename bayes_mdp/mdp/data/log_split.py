@@ -28,6 +28,7 @@ def episode_numbers(transitions: Transitions) -> Int[np.ndarray, " N"]:
             after |= np.asarray(flag)
     if transitions.next_observed is not None:
         after |= ~np.asarray(transitions.next_observed)
+    # A row begins an episode after a flag, or where the chain of states breaks.
     begins = np.zeros(len(state), bool)
     begins[1:] = after[:-1] | (reached[:-1] != state[1:])
     return np.cumsum(begins)
@@ -42,6 +43,7 @@ def first_states(log: Log) -> Float[np.ndarray, " S"]:
 
 def first_rows(transitions: Transitions) -> Int[np.ndarray, " episodes"]:
     """The rows in which episodes begin: not those after a gap, where one goes on."""
+    # A change of the number of the episode.
     first = np.flatnonzero(np.diff(episode_numbers(transitions), prepend=-1))
     return first[_are_starts(transitions, first)]
 
@@ -58,6 +60,7 @@ def _are_starts(transitions: Transitions, rows: Int[np.ndarray, " n"]) -> Bool[n
     if transitions.step is None:
         return np.ones(len(rows), bool)
     step = np.asarray(transitions.step)
+    # The smallest step of the log is where its episodes begin.
     return step[rows] == step.min(initial=0)
 
 
@@ -97,6 +100,7 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     check_type("log", log, Log, "a Log (see read_log)")
     check_number("share", share, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     transitions = log.transitions
+    # Whole episodes: the rows of one are dependent.
     number = _whole_episodes(transitions)
     episodes = int(number[-1]) + 1 if len(number) else 0
     ended = bool(np.any(transitions.terminated))
@@ -106,6 +110,7 @@ def split_log(key: PRNGKeyArray, log: Log, share: RealLike = 0.5) -> tuple[Log, 
     if episodes < 2:
         # One stretch without an end: transitions are exchangeable, given their pairs.
         number, episodes = np.arange(len(number)), len(number)
+    # Drawn without replacement.
     draw = np.asarray(jax.random.permutation(key, episodes))
     first = int(np.clip(round(float(share) * episodes), 1, episodes - 1))
     chosen = np.zeros(episodes, bool)
@@ -120,6 +125,7 @@ def halves_in_time(log: Log) -> tuple[Log, Log]:
     Args:
         log: as a whole, of two rows at least.
     """
+    # Halves by the number of the episode.
     number = _whole_episodes(log.transitions)
     if number[-1] == 0:
         number = np.arange(len(number))
@@ -145,11 +151,14 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
         return "the log misses some rewards"
     number = episode_numbers(transitions)
     count = int(number[-1]) + 1
+    # Steps from the beginning of each episode.
     begin = np.flatnonzero(np.diff(number, prepend=-1))
     step = np.arange(len(number)) - begin[number]
     last = np.append(begin[1:], len(number)) - 1
+    # Whole: it ended, or had all of its steps.
     ended = np.zeros(count, bool) if transitions.terminated is None else np.asarray(transitions.terminated)[last]
     ended &= _are_starts(transitions, begin)
+    # Under a horizon an episode is whole after so many steps too.
     if isinstance(objective, Episodic):
         ended = ended | (_are_starts(transitions, begin) & (step[last] + 1 >= objective.horizon))
     whole = int(ended.sum())
@@ -159,6 +168,7 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
     if whole < LEAST_EPISODES or whole < (1 - MOST_CUT) * count:
         return f"{whole} of {count} episodes are whole, at least {LEAST_EPISODES} and {1 - MOST_CUT:.0%} are needed"
     rate = float(step_discount(objective))
+    # discount^step, from the beginning of the episode.
     weight = rate**step
     if isinstance(objective, Episodic):
         weight = weight * (step < objective.horizon)

@@ -48,8 +48,10 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
         32.0 * (n_states + 1) * n_actions * width,
         "successors that are known may be fewer",
     )
+    # -1: no further outcome.
     successors = np.full((len(number), width), -1)
     multiplicity = np.ones((len(number), width), np.int64)
+    # The place of an outcome within its pair.
     place = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
     successors[pair, place] = outcome
     # What is left of the S states and the end is one outcome more, where there is something left.
@@ -58,6 +60,7 @@ def observed_successors(log: Log | FoldedLog, *, ends: bool) -> ObservedSuccesso
     successors[rows, number[rows]] = unseen
     multiplicity[rows, number[rows]] = left[rows]
     extra = slice(n_states * n_actions, None)
+    # U itself: one outcome for every action.
     successors[extra], multiplicity[extra] = -1, 1
     successors[extra, 0] = end if ends else unseen
     shape = (n_states + 1, n_actions, width)

@@ -115,6 +115,7 @@ class Transitions(Module):
             large = large if self.reward_observed is None else large & np.asarray(self.reward_observed)
             expected = f"a number of at most {limit:.1g}: squares of rewards are added"
             require(large, "abs(transitions.reward)", reward, expected)
+        # An end that was not observed would be a contradiction.
         if self.terminated is not None and is_concrete(self.terminated, self.next_observed):
             conflict = self.terminated & ~np.asarray(True if self.next_observed is None else self.next_observed)
             row = first_index(np.asarray(conflict))
@@ -141,6 +142,7 @@ class Transitions(Module):
             reached = space.place(self.cell(space), reached)
         if self.next_observed is None:
             return reached
+        # Beyond all outcomes: an index that forgets the weight fails.
         return xp.where(self.next_observed, reached, space + 1 if isinstance(space, int) else space.n_outcomes)
 
     @overload
@@ -165,6 +167,7 @@ class Transitions(Module):
         if self.next_observed is None:
             return self
         seen = np.asarray(self.next_observed)
+        # Rows of which nothing followed are dropped.
         return replace(jax.tree.map(lambda x: np.asarray(x)[seen], self), next_observed=None)
 
     @overload
@@ -190,6 +193,7 @@ class Transitions(Module):
             by_outcome: whether the law of a reward depends on the outcome.
         """
         xp = np if isinstance(weight, np.ndarray) and is_concrete(self) else jnp
+        # Masks are factors of the weight.
         count = weight if self.reward_observed is None else xp.where(self.reward_observed, weight, 0.0)
         count = self.row_weight(count) if by_outcome else count
         return count, xp.where(count != 0, xp.asarray(self.reward, count.dtype), 0.0)
@@ -199,6 +203,7 @@ class Transitions(Module):
         if space.horizon is None:
             return (self.state, self.action)
         xp = np if is_concrete(self.state) else jnp
+        # Without steps all rows are of step 0.
         step = xp.zeros_like(self.state) if self.step is None else self.step
         return (step, self.state, self.action)
 
@@ -277,6 +282,7 @@ class Log(eqx.Module):
             [3.0, 4.0]
         """
         check_name("name", name, self.outcomes)
+        # nan: the outcome was not measured there.
         numbers = np.asarray(self.outcomes[name], np.float64)
         seen = ~np.isnan(numbers)
         data = replace(
@@ -395,6 +401,7 @@ class Counts(Module):
         Raises:
             ValueError, TypeError: as `check_transitions`.
         """
+        # Checked where the numbers are at hand.
         check_transitions(transitions, space, weight)
         if is_concrete(transitions, weight, space.successors):
             # By numpy, in float64: eager JAX would compile every operation. Rows of weight zero are left out: what they
@@ -415,6 +422,7 @@ class Counts(Module):
             samples = (*transitions.observed_rewards(weights, by_outcome=by_outcome), xp.zeros_like(weights))
             moments = pool_moments(samples, cells.add, cells.expand)
         moments = tuple(x[..., : space.n_outcomes] for x in moments) if by_outcome else moments
+        # The column of what was not observed is left out.
         counts = outcomes.add(weights)[..., : space.n_outcomes]
         return cls(*(jnp.asarray(part, dtype=float) for part in (counts, *moments)))
 
@@ -462,6 +470,7 @@ class Counts(Module):
         outcomes = (*space.state_names, *(["end"] if space.ends else []))
         columns: list[np.ndarray] = []
         for role, labels in (("state", space.state_names), ("action", space.action_names), ("next_state", outcomes)):
+            # By label, as the space has them.
             number = {label: i for i, label in enumerate(labels)}
             cells = table[named[role]].tolist()
             row = next((i for i, label in enumerate(cells) if label not in number), None)
@@ -479,6 +488,7 @@ class Counts(Module):
                 + page
             )
         states, taken, reached = columns
+        # The end stands after all states.
         ended = reached == space.n_states
         steps = None if step is None else table[step].to_numpy()
         ends = ended if space.ends else None
@@ -504,6 +514,7 @@ class _Table(NamedTuple):
 
     def add(self, x: AnyArray) -> AnyArray:
         """Sums of `x` over the samples of each cell; an index outside the table counts nowhere."""
+        # Out of range: dropped by JAX.
         return jnp.zeros(self.shape).at[self.place].add(x)
 
     def expand(self, x: AnyArray) -> AnyArray:
@@ -516,6 +527,7 @@ class _HostTable(_Table):
 
     def add(self, x: AnyArray) -> AnyArray:
         """Sums of `x` over the samples of each cell, in float64."""
+        # `bincount` is the fastest sum by group in NumPy.
         total = np.bincount(np.ravel_multi_index(self.place, self.shape), x, math.prod(self.shape))
         return total.reshape(self.shape).astype(np.float64, copy=False)  # without samples they are integers
 
@@ -573,6 +585,7 @@ def without_masked_rows(transitions: Transitions, weight: ArrayLike) -> Transiti
 
     None: there is no other row. Host side.
     """
+    # A mask is a weight of zero.
     keep = np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))
     if keep.all():
         return transitions
@@ -584,6 +597,7 @@ def _check_values(transitions: Transitions, space: "StateActionSpace") -> None:
     check_index("transitions.state", transitions.state, space.n_states, "state")
     check_index("transitions.action", transitions.action, space.n_actions, "action")
     reached = np.asarray(transitions.next_state)
+    # Columns that are not there: nothing ended, everything was observed.
     ended = np.zeros(reached.shape, bool) if transitions.terminated is None else np.asarray(transitions.terminated)
     seen = np.ones(reached.shape, bool) if transitions.next_observed is None else np.asarray(transitions.next_observed)
     check_index("transitions.next_state", np.where(ended | ~seen, 0, reached), space.n_states, "state")
@@ -623,6 +637,7 @@ def _check_masks(
             )
     if space.successors is not None:
         with jax.ensure_compile_time_eval():  # concrete data are looked into inside a trace too
+            # Places of the list, for successors that are listed.
             place = np.asarray(space.place(cell, reached))
         row, among = first_index(seen & (place == space.n_outcomes)), "a listed successor"
     elif space.support is not None:
@@ -644,5 +659,6 @@ def without_rewards(data: Transitions | Counts) -> Transitions | Counts:
     """The same data, of whose rewards nothing was observed. Traceable."""
     if isinstance(data, Transitions):
         return replace(data, reward=None, reward_observed=None)
+    # Zero of the same shape, traced or not.
     zero = 0.0 * data.reward_count
     return replace(data, reward_count=zero, reward_mean=zero, reward_ss=zero)

@@ -159,6 +159,7 @@ def _for_each(table: np.ndarray, outcome: np.ndarray) -> np.ndarray:
 
 def _list_rewards(law: ListedReward, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """`reward`, `drawn`, `weight` and `value` of the outcomes [S A K], with the arithmetic of `ListedReward.sample`."""
+    # Matches [S A K E]: which entries of the list belong to outcome k of a pair.
     matches = np.asarray(law.outcome)[:, :, None, :] == outcome[..., None]
     probability = np.asarray(law.probability)[:, :, None, :]
     weights = np.where(matches, probability, np.zeros((), probability.dtype))
@@ -167,6 +168,7 @@ def _list_rewards(law: ListedReward, outcome: np.ndarray) -> tuple[np.ndarray, n
     # Where all possible entries pay the same, no random number is needed.
     low, high = (f(np.where(weights > 0, value, fill), -1) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
     several = low < high
+    # Only the outcomes with several values have a row of weights; `drawn` says which.
     weight = np.asarray(jnp.cumsum(jnp.asarray(weights[several]), -1))
     drawn = np.full(several.shape, -1, np.int32)
     drawn[several] = np.arange(several.sum())

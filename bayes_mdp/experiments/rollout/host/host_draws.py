@@ -40,6 +40,7 @@ def _round(high: np.uint32, low: np.uint32, left: int) -> Words:
 def block(key: Words, low: np.uint32) -> Words:
     """The two words that a key makes of the counter (0, low), in 20 rounds."""
     first, second = key
+    # The key schedule of Threefry: the third word is the parity of the first two.
     third = np.uint32(np.uint32(first ^ second) ^ _PARITY)
     x, y = first, np.uint32(low + second)
     # Five groups of four rounds; after each, two words of the schedule and the number of the group are added.
@@ -97,6 +98,7 @@ def as_uniform(high: np.uint32, low: np.uint32, size: int) -> float:
         # 32 bits: the two words are combined as JAX combines them.
         return np.float64(uniform32(high ^ low))
     word64 = (np.uint64(high) << np.uint64(32)) | np.uint64(low)
+    # The upper 52 bits, times 2^-52.
     return np.float64(word64 >> np.uint64(12)) * _UNIT64
 
 

@@ -94,6 +94,7 @@ def random_action(share: np.floating, q: np.ndarray, first: int, n_actions: int,
     """The legal action (q above -inf) that a uniform number picks, of those from place `first` of `q` on."""
     if not masked:
         return min(int(share * np.float32(n_actions)), n_actions - 1)
+    # The place of the picked action among the legal ones, then the action at that place.
     number = 0
     for a in range(n_actions):
         number += q[first + a] > -np.inf
@@ -119,10 +120,13 @@ def weight_by_averages(
     half = unit / (unit + unit)
     if not count > unit:
         return half
+    # Population variance: the sum of squared deviations over the count.
     variance = squares / count
     difference, middle = q_td - q_mc, half * (q_td - mean) + half * (q_mc - mean)
     if difference == 0 or middle == 0 or np.isinf(variance):
+        # 1/2 where the targets say nothing: equal targets, or their middle at the mean.
         return half
+    # Returns that never differed: the logistic function at plus or minus infinity.
     if variance <= 0:
         return unit if (difference > 0) == (middle > 0) else unit - unit
     sd = np.sqrt(variance)
@@ -202,6 +206,7 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     pair, reward = pairs[place], paid[place]
                     # The one-step target, the Monte Carlo target, and their mean, weighed by lambda.
                     q_td = reward + discount * next_q
+                    # At the last step both targets are the same: the reward, and what is bootstrapped from.
                     if last:
                         ret = q_td
                     else:
@@ -224,6 +229,7 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     last = False
                     if place > 0:
                         place -= 1
+                        # One iteration is over; the sweep goes on with the step before.
                         continue
                     # The sweep has reached the first step: the episode is logged, the next one begins.
                     row = min(seeds.episode[i] // sizes.per_row, sizes.num_rows - 1)
@@ -236,6 +242,7 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                     last, next_q = True, nothing
                 else:
                     break
+        # Scalars of a seed are local during the loop and written back once.
         seeds.state[i], seeds.at[i], seeds.phase[i], seeds.ret[i], seeds.next_q[i] = state, place, phase, ret, next_q
         seeds.last[i], seeds.cut[i] = last, cut
     done[0] = chunks[1]
@@ -322,6 +329,7 @@ class HostEpisodes:
     def _arrays(self) -> Learnt:
         """The arrays of the states, without copies."""
         seeds, steps = self.seeds, self.seeds.steps
+        # Arrays with an axis of seeds of length one: the loop takes their row 0 and never reads it.
         none = np.zeros((1, 0), self.seeds.tables.q.dtype)  # not used
         statistics = np.zeros((1, 0, 3), none.dtype) if seeds.tables.statistics is None else seeds.tables.statistics
         frozen_q = none if steps.frozen_q is None else steps.frozen_q

@@ -123,6 +123,7 @@ def pair_model(
 ) -> tuple[np.floating, np.floating, np.floating]:
     """`local` of the agent from the counts of a pair: reward, bonus, and by what counts are divided (inf: no rows)."""
     unit = numbers.unit
+    # Zero in the type of the tables: a literal would be a float64.
     nothing, number = unit - unit, max(visits, unit)
     mean = total / number
     if kind_of_model == OPTIMISTIC_START:
@@ -132,6 +133,7 @@ def pair_model(
     if kind_of_model == KNOWN_AFTER:
         # R-max: nothing is known before m visits; counts over infinity leave no row.
         return (mean, nothing, number) if visits >= numbers.width else (nothing, numbers.v_max, unit / nothing)
+    # In the models below an untried pair has the bonus v_max.
     if not visits > nothing:
         return mean, numbers.v_max, number
     if kind_of_model == INTERVAL:
@@ -167,6 +169,7 @@ def list_transition(
     slot, before = 0, 0
     while slot < used.shape[2] and used[s, a, slot] > 0 and successor[s, a, slot] != y:
         slot += 1
+    # Likewise the predecessor in the list of the state that was reached.
     while before < longest and predecessor[y, before] < n_states and predecessor[y, before] != s:
         before += 1
     if slot == used.shape[2] or before == longest:
@@ -202,6 +205,7 @@ def back_up(
     """
     n_actions, unit = reward.shape[1], numbers.unit
     nothing = unit - unit
+    # -inf, by a division that numba leaves in the type of the tables.
     illegal = -unit / nothing
     best, best_r, largest, largest_r, largest_e = 0, 0, illegal, illegal, illegal
     for a in range(n_actions):
@@ -248,6 +252,7 @@ def move_to(
     moved = max(abs(value - rows[s, 2]), abs(extra - rows[s, 3]))
     if moved > threshold:
         row = s // side
+        # Two levels: the largest priority of a row of the square is kept beside it.
         priority[row, s - row * side] = max(priority[row, s - row * side], moved)
         tops[row] = max(tops[row], moved)
 
@@ -470,6 +475,7 @@ class HostSweeps:
         assert isinstance(agent, ModelBased) and isinstance(objective, Discounted)
         planner = agent.planner
         assert isinstance(planner, PrioritizedSweeping)
+        # Copies that can be written: all that is played is written in place.
         self.carry: Carry = jax.tree.map(_writable, carry)
         self.done = np.array(done)
         self._keys = np.asarray(jax.random.key_data(keys))
@@ -482,6 +488,7 @@ class HostSweeps:
         self._sizes = SweepSizes(layout.num_steps, layout.row_length, planner.num_pops, kind_of_model, one_policy)
         self._arrays = _arrays_of(self.carry)
         kind, shape = self._arrays[1].rows.dtype.type, self._arrays[0].counts.shape
+        # The exploration values may have a discount of their own.
         bonus_discount = objective.discount
         if isinstance(equations, TwoOptima) and equations.bonus_discount is not None:
             bonus_discount = equations.bonus_discount
@@ -494,6 +501,7 @@ class HostSweeps:
         if reward is not None:
             self.reward[:, :done] = reward
         self._num_rows = layout.num_rows
+        # Many short rows are played in one call: a call has a cost of its own.
         self._rows_of_a_call = max(layout.chunk_rows, -(-STEPS_OF_A_CALL // (layout.row_length * shape[0])))
 
     def play(self, num_rows: int | None = None) -> None:
