@@ -122,6 +122,7 @@ class ContextPosterior:
         num_chains: behind the draws, one after the other.
         mean_by_outcome: Float64[C S A O], mean reward of every outcome, where no program says it (of a stored one).
         outcomes: name -> posterior of the same contexts whose rewards are that outcome, learnt from the same log.
+        worth_each: how many independent draws each draw is worth at most, below 1 where they were picked by weights.
     """
 
     space: ContextSpace
@@ -138,6 +139,7 @@ class ContextPosterior:
     num_chains: int = 1
     mean_by_outcome: Float[np.ndarray, "C S A O"] | None = None
     outcomes: "Mapping[str, ContextPosterior]" = field(default_factory=dict)
+    worth_each: float = 1.0
     _kept: dict[int, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -193,7 +195,7 @@ class ContextPosterior:
         # Counts of a new pattern are zero; -1 takes the last row, which the mask throws away.
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
         common: dict[str, Any] = {"counts": counts, "laws": self.laws, "doubts": self.doubts}
-        common |= {"num_chains": self.num_chains}
+        common |= {"num_chains": self.num_chains, "worth_each": self.worth_each}
         common["outcomes"] = {name: outcome._in_new_contexts(contexts) for name, outcome in self.outcomes.items()}
         # Three cases, from the most to the least that can be said of a new pattern: separate beliefs (its prior),
         # common parameters (the program runs there), fixed tables (nothing but what they hold).
@@ -256,7 +258,8 @@ class ContextPosterior:
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
         outcomes = {name: outcome._draws_of(place) for name, outcome in self.paired.items()}
-        return ContextDraws(mdps, np.full(number, 1.0 / number), alone, self.num_chains, visits, outcomes or None)
+        weights = np.full(number, 1.0 / number)
+        return ContextDraws(mdps, weights, alone, self.num_chains, self.worth_each, visits, outcomes or None)
 
     @cached_property
     def paired(self) -> "dict[str, ContextPosterior]":
@@ -271,7 +274,13 @@ class ContextPosterior:
             # Evenly spaced where there are more or fewer of them.
             reward = outcome.reward_given(rows, np.arange(number) * num_draws // number)
             paired[name] = ContextPosterior(
-                self.space, None, outcome.method, self.counts, together=Tables(rows, reward), num_chains=self.num_chains
+                self.space,
+                None,
+                outcome.method,
+                self.counts,
+                together=Tables(rows, reward),
+                num_chains=self.num_chains,
+                worth_each=min(self.worth_each, outcome.worth_each),
             )
         return paired
 
@@ -406,7 +415,7 @@ class ContextPosterior:
             mdps = jax.vmap(space.mdp)(jnp.asarray(tables.rows), jnp.asarray(tables.reward))
             mdps = jax.tree.map(np.asarray, mdps)
         number = len(tables.rows)
-        return GivenDraws(mdps, np.full(number, 1.0 / number), space)
+        return GivenDraws(mdps, np.full(number, 1.0 / number), space, worth_each=self.worth_each)
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
         """The coefficients of a law of rows or rewards on the scale of its columns: mean, sd, and 95 % interval.
@@ -581,9 +590,11 @@ def in_contexts(
     # No draws of sites: rows and rewards are drawn themselves, and serve the contexts of the log alone.
     with jax.enable_x64(True):
         mdps = base.sample(key, (DRAWS,))
-    return ContextPosterior(
-        space, prior, base.method, counts, together=_apart(mdps, space), base=base, laws=laws, doubts=doubts
-    )
+    # Picks from what the posterior of all contexts holds: weighted draws, perhaps.
+    worth_each = min(1.0, base.worth_of_picks() / DRAWS)
+    together = _apart(mdps, space)
+    common = {"base": base, "laws": laws, "doubts": doubts, "worth_each": worth_each}
+    return ContextPosterior(space, prior, base.method, counts, together=together, **common)
 
 
 def _chains_behind(base: Fitted) -> int:
@@ -647,7 +658,9 @@ def _about_the_mode(
     problems = tuple(made.problems())
     if problems and not doubtful:
         raise ValueError(problems[0])
-    return ContextPosterior(space, prior, "laplace", counts, sites, laplace=made, laws=seen.laws, doubts=problems)
+    worth_each = min(1.0, made.effective / len(made.points))
+    common = {"laplace": made, "laws": seen.laws, "doubts": problems, "worth_each": worth_each}
+    return ContextPosterior(space, prior, "laplace", counts, sites, **common)
 
 
 def _plain_rows_about_mode(

@@ -260,6 +260,27 @@ class Fitted(Module):
         """How many draws of the law it holds, beyond which they would repeat; None: each draw is a fresh one."""
         return None
 
+    def worth_of_picks(self) -> float:
+        """How many independent draws of the posterior any number of its draws is worth at most; inf: each is fresh.
+
+        What it holds is worth 1 / sum of the squared weights, less by what its chains are worth of their length, and no
+        more than the draws that an integral was made of. Weights that are known (closed forms, a grid) are no draws.
+        """
+        if self.log_weights is None or self.in_closed_form or self.on_grid:
+            return np.inf
+        weights = np.asarray(self.log_weights, np.float64)
+        weights = np.exp(weights - np.logaddexp.reduce(weights))
+        worth = 1.0 / float((weights**2).sum())
+        if self.chains is not None:
+            length = self.chains.num_chains * self.chains.num_samples
+            slowest = min(float(np.nanmin(x, initial=np.inf)) for x in map(np.asarray, self.chains.ess().values()))
+            worth *= min(1.0, slowest / length)
+        record = self.integration
+        if record is not None and np.isfinite(float(record.pareto_k)):
+            worth = min(worth, float(record.effective))
+        # Lost weights are nan: they are worth nothing that could be counted.
+        return max(worth, 1.0) if np.isfinite(worth) else 1.0
+
     def without_nodes(self, key: PRNGKeyArray, num: int) -> Self:
         """The same belief by draws of equal weight, where it is a sum over the nodes of an integral; else itself.
 

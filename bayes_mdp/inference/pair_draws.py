@@ -225,6 +225,25 @@ class HoldsDraws(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsWorth(Protocol):
+    """A belief that knows what picks from the draws it holds are worth: weighted ones, or those of chains."""
+
+    def worth_of_picks(self) -> float:
+        """How many independent draws of the posterior any number of its draws is worth at most; inf: each is fresh."""
+        ...
+
+
+@runtime_checkable
+class ListsMDPs(Protocol):
+    """A belief that is a list of MDPs with weights."""
+
+    @property
+    def num_listed(self) -> int:
+        """How many there are."""
+        ...
+
+
 Belief = TypeVar("Belief")
 
 

@@ -67,6 +67,7 @@ class StoredContexts:
             draws were not weighted.
         doubts: problems to know of.
         outcomes: name -> posterior of an outcome learnt beside the reward.
+        worth_each: how many independent draws each draw is worth at most.
     """
 
     space: StateActionSpace
@@ -86,6 +87,7 @@ class StoredContexts:
     weights: tuple[float, ...] | None
     doubts: tuple[str, ...]
     outcomes: "dict[str, StoredContexts] | None" = None
+    worth_each: float = 1.0
 
 
 RECORDS = (StoredColumn, StoredLaw, StoredContexts)
@@ -125,6 +127,7 @@ def to_store(posterior: ContextPosterior) -> StoredContexts:
         posterior.doubts,
         # Outcomes beside the reward are posteriors of their own.
         {name: to_store(outcome) for name, outcome in posterior.paired.items()} or None,
+        float(posterior.worth_each),
     )
 
 
@@ -172,6 +175,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         num_chains=stored.num_chains,
         mean_by_outcome=stored.outcome_reward,
         outcomes={name: from_store(outcome) for name, outcome in (stored.outcomes or {}).items()},
+        worth_each=stored.worth_each,
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from reproductions.valdettaro import synthetic_worlds as worlds
+from reproductions.valdettaro.uniform_lanes import lanes_of, multiply_uniform
 
 pytestmark = pytest.mark.numerics
 
@@ -26,6 +27,29 @@ def test_the_gradient_is_the_difference_quotient():
         moved[index] = step
         up, down = (worlds.values(rows, reward, worlds.softmax(logits + s * moved)).mean() for s in (1, -1))
         assert found[index] == pytest.approx((up - down) / (2 * step), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 2**127 + 12345])
+def test_lanes_make_the_numbers_of_the_generator(seed):
+    """Bit for bit those of NumPy, one problem after the other, over a leap; and the generator is not moved."""
+    rng, twin = np.random.default_rng(seed), np.random.default_rng(seed)
+    counts = np.array([[1, 3], [0, 7]])
+    lanes, products = lanes_of(rng, 5, 11), np.empty((2, 2, 5))
+    for _ in range(3):
+        multiply_uniform(lanes, counts, products)
+        numbers = 1.0 - twin.random((5, 11))
+        expected = [numbers[:, 0], numbers[:, 1:4].prod(-1), np.ones(5), numbers[:, 4:].prod(-1)]
+        np.testing.assert_allclose(products.reshape(4, 5), expected, rtol=1e-15)
+        np.testing.assert_array_equal(products[0, 0], numbers[:, 0])
+    assert rng.random() == np.random.default_rng(seed).random()
+
+
+def test_the_ascent_leaves_the_generator_behind_its_draws():
+    _, reward, _ = problem(1)
+    rng, twin = np.random.default_rng(5), np.random.default_rng(5)
+    worlds.ascend(rng, np.full((5, 5, 5), 2), reward, np.zeros(5, int), 3, 4)
+    twin.random(3 * 4 * 250)
+    assert rng.random() == twin.random()
 
 
 def test_the_optimum_is_the_best_of_all_policies():

@@ -8,14 +8,13 @@ to the precision of the solver. `budget_plan` is for a known MDP.
 Over a posterior the occupancies differ from draw to draw and share the policy alone: the program is not convex.
 `search_within_budgets` therefore searches along one line: the program of the mean MDP with budgets that are tightened
 by m standard deviations of their costs, m as small as draws of the search allow. That is a heuristic; what it leads to
-is judged in fresh draws (`spending_of`): a Clopper-Pearson limit on the probability of more than the budget, by draws
-that chose nothing. Draws of chains repeat each other: they count as the independent draws that they are worth
-(`independent_draws`), which makes the limit approximate. `pareto_front` shows value against budget. Host-side.
+is judged in fresh draws (`spending_of`): an upper limit of the probability of more than the budget, by draws that chose
+nothing (`certificates`). `pareto_front` shows value against budget. Host-side.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -24,8 +23,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy import sparse
 from scipy.optimize import linprog
-from scipy.stats import beta, binom
 
+from bayes_mdp.decisions.choosing.certificates import (
+    CERTAIN,
+    independent_draws,
+    limit_of_share,
+    most_in_search,
+    most_over,
+)
 from bayes_mdp.decisions.choosing.criteria import no_worse
 from bayes_mdp.decisions.choosing.policy_search import Found
 from bayes_mdp.decisions.choosing.policy_set import Budget, ChooseOptions, PolicyLimits, PolicySet, policy_set
@@ -49,8 +54,9 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import (
     Drawn,
     HoldsDraws,
+    KnowsWorth,
+    ListsMDPs,
     PairRows,
-    effective_number,
     limit_draws,
     pair_draws,
     pairs_of_mdp,
@@ -82,10 +88,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-CERTAIN = 0.95
-"""Confidence of the upper limit on the probability of spending more than a budget."""
-LIKELY = 0.9
-"""With this probability a policy that just passes in the draws of the search passes in the fresh ones."""
 BISECTIONS = 20
 """Steps of the search for the least margin."""
 ROUNDING = 1e-8
@@ -385,6 +387,19 @@ class Spender:
         # The solver meets a budget only to its precision.
         return costs > self.limits + ROUNDING * np.maximum(np.abs(self.limits), np.abs(costs).max(initial=0.0))
 
+    def drawn_from(self, name: str, posterior: object) -> list[object]:
+        """What the draws of a cost come from: the rows of the posterior in use, and what learnt the outcome."""
+        # Rows in closed form are drawn afresh, however its rewards are, of which a known outcome knows nothing.
+        exact = posterior.exact_part if isinstance(posterior, Fitted) else None
+        outcome = self.outcomes[name]
+        return [exact or posterior, *([] if isinstance(outcome, Outcome) else [outcome])]
+
+    def worth(self, name: str, posterior: object, costs: Float[np.ndarray, " N"], over: Bool[np.ndarray, " N"]) -> int:
+        """How many independent draws the share over a budget is worth: the least of what they were drawn from."""
+        allowed = 1.0 - self.budgets[name].probability
+        beliefs = [limit_draws(belief, len(costs))[0] for belief in self.drawn_from(name, posterior)]
+        return min(independent_draws(belief, costs, over, allowed) for belief in beliefs)
+
     def halves(self) -> tuple["Spender", "Spender"]:
         """For each half of the draws of a posterior that holds a fixed number: what learnt an outcome is halved too."""
         halves = {
@@ -651,6 +666,8 @@ class Spending(eqx.Module):
             looks at the draws the confidence is shared.
         fresh: whether the draws are independent draws of the posterior; if not, as of a chain, `upper` is approximate.
         independent: number of independent draws that these count as for `upper`, a count; None: all of them.
+        listed: number of MDPs in the list that they are picks of, a count: `upper` is about that list; None: there is
+            no list.
     """
 
     name: str = eqx.field(static=True)
@@ -660,6 +677,7 @@ class Spending(eqx.Module):
     upper: float
     fresh: bool = True
     independent: int | None = eqx.field(static=True, default=None)
+    listed: int | None = eqx.field(static=True, default=None)
 
     @property
     def certified(self) -> bool:
@@ -672,91 +690,14 @@ class Spending(eqx.Module):
         limit = f"at most {self.upper:.3g} at 95 % confidence, {len(self.cost.draws)} draws"
         if self.independent is not None:
             limit += f" worth {self.independent} independent ones"
+        if self.listed is not None:
+            limit += f" of the {self.listed} listed MDPs, which are taken to be all that may be, at their weights"
         limit += "" if self.fresh else ", approximate: the draws are those of a chain, or reweighted"
         return (
             f"{self.name}: spends {amount(self.cost.mean)} on average, 95 % interval {amounts(*self.cost.interval)}, "
             f"of a budget of {amount(self.budget.limit)}; more than that with probability {self.over:.3g} ({limit}), "
             f"where {allowed:.3g} was allowed: {'kept' if self.certified else 'not shown to be kept'}"
         )
-
-
-def upper_limit(over: int, number: int, confidence: float = CERTAIN) -> float:
-    """The upper limit of a probability after so many hits in independent draws (Clopper and Pearson 1934).
-
-    Args:
-        over: number of hits.
-        number: of draws.
-        confidence: of the limit.
-    """
-    # Clopper-Pearson: the quantile of Beta(hits + 1, misses).
-    return 1.0 if over >= number else float(beta.ppf(confidence, over + 1, number - over))
-
-
-def limit_of_share(share: float, number: int, confidence: float = CERTAIN) -> float:
-    """`upper_limit` where so many independent draws stand for more of them: the number of hits is rounded up.
-
-    Args:
-        share: of the draws that are hits.
-        number: of independent draws that they are worth.
-        confidence: of the limit.
-    """
-    return upper_limit(int(np.ceil(share * number - 1e-9)), number, confidence)
-
-
-def independent_draws(
-    posterior: object, costs: Float[np.ndarray, " N"], over: Bool[np.ndarray, " N"], allowed: float
-) -> int:
-    """How many independent draws the share of draws over a budget is worth.
-
-    All of them where each is a fresh draw of the posterior. Draws in the order of their chains: the least effective
-    number (by autocorrelation, and the spread among chains) of the costs, of whether they exceed the budget, and of
-    whether they lie in the tail of the allowed probability: where none of the draws exceeds the budget, the tail stands
-    for what was not seen. Draws that were picked at random from chains: the chains are worth what the slowest of their
-    numbers is, and picking adds its own error. Both assume that the chains have mixed, which no draws can show.
-
-    Args:
-        posterior: that was drawn from, as `limit_draws` gave it.
-        costs: in the draws.
-        over: which exceed the budget.
-        allowed: probability of more than the budget.
-    """
-    number = len(costs)
-    if isinstance(posterior, HoldsDraws):
-        # Where nothing exceeded the budget the costs themselves tell of autocorrelation only in the middle; the tail
-        # counts.
-        tail = costs > np.quantile(costs, 1.0 - allowed)
-        worth = min(effective_number(posterior, x.astype(float)) for x in (costs, over, tail))
-    elif isinstance(posterior, Fitted) and posterior.most_draws is not None:
-        # Draws picked from chains: worth no more than the chains' slowest number.
-        chains = posterior.chains
-        sizes = (
-            [np.inf]
-            if chains is None
-            else [np.nanmin(x, initial=np.inf) for x in map(np.asarray, chains.ess().values())]
-        )
-        held = min(float(posterior.most_draws), *map(float, sizes))
-        # Picked at random, so that two errors add up: that of the chains, and that of the picking.
-        worth = 1.0 / (1.0 / number + 1.0 / max(held, 1.0))
-    else:
-        return number
-    # Rounded down: too few draws make the limit too high, never too low.
-    return max(1, min(number, int(worth + 1e-9)))
-
-
-def most_over(number: int, allowed: float, confidence: float = CERTAIN) -> int:
-    """The most draws over a budget that still certify this probability; -1: no number of draws would do.
-
-    Args:
-        number: of draws.
-        allowed: probability of more than the budget.
-        confidence: of the limit.
-    """
-    # Upper limits rise with the number of hits.
-    low, high = -1, number
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if upper_limit(middle, number, confidence) <= allowed else (low, middle)
-    return low
 
 
 def check_certifiable(budgets: Mapping[str, Budget], num_draws: int) -> None:
@@ -777,17 +718,6 @@ def check_certifiable(budgets: Mapping[str, Budget], num_draws: int) -> None:
                 f"num_draws is {num_draws}, expected at least {least}: fewer cannot show that budgets[{name!r}] is "
                 f"kept with probability {budget.probability:g}"
             )
-
-
-@cache
-def _target(number: int, allowed: float) -> int:
-    """Draws over a budget that the search lets a policy have, so that it likely passes in as many fresh ones."""
-    limit = most_over(number, allowed)
-    # From the loosest target down to the first one that likely passes again in fresh draws.
-    for number_over in range(limit, 0, -1):
-        if binom.cdf(limit, number, number_over / number) >= LIKELY:
-            return number_over
-    return 0
 
 
 class Evaluated(NamedTuple):
@@ -838,11 +768,11 @@ def search_within_budgets(
     def kept(costs: Float[np.ndarray, "N K"]) -> bool:
         """Whether every budget is kept in so many of the draws that it likely is in as many fresh ones."""
         over = spender.over(costs)
-        for k, budget in enumerate(spender.budgets.values()):
+        for k, (name, budget) in enumerate(spender.budgets.items()):
             allowed = 1.0 - budget.probability
-            number = independent_draws(held, costs[:, k], over[:, k], allowed)
+            number = spender.worth(name, held, costs[:, k], over[:, k])
             # As counts of independent draws: autocorrelated ones are fewer.
-            if over[:, k].mean() * number > _target(number, allowed) + 1e-9:
+            if over[:, k].mean() * number > most_in_search(number, allowed) + 1e-9:
                 return False
         return True
 
@@ -989,9 +919,6 @@ def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, look
         posterior: that was drawn from.
         looks: at how many sizes of the draws one may stop; the confidence is shared among them.
     """
-    most_draws = posterior.most_draws if isinstance(posterior, Fitted) else None
-    fresh = most_draws is None and not isinstance(posterior, HoldsDraws)
-    drawn, _ = limit_draws(posterior, len(value.draws))
     costs = costs_of(value, spender)
     over = spender.over(costs)
     # Several looks share the error (Bonferroni).
@@ -999,17 +926,30 @@ def spending_of(value: PolicyValue, spender: Spender, posterior: object, *, look
     answers = {}
     for i, (name, budget) in enumerate(spender.budgets.items()):
         share = float(over[:, i].mean())
-        number = independent_draws(drawn, costs[:, i], over[:, i], 1.0 - budget.probability)
+        number = spender.worth(name, posterior, costs[:, i], over[:, i])
         answers[name] = Spending(
             name,
             budget,
             value.outcomes[name],
             share,
             limit_of_share(share, number, confidence),
-            fresh,
+            all(map(_is_fresh, spender.drawn_from(name, posterior))),
             None if number == len(costs) else number,
+            _listed(spender.drawn_from(name, posterior)),
         )
     return answers
+
+
+def _is_fresh(belief: object) -> bool:
+    """Whether each draw of it is a new one."""
+    picked = isinstance(belief, KnowsWorth) and np.isfinite(belief.worth_of_picks())
+    return not (picked or isinstance(belief, HoldsDraws))
+
+
+def _listed(beliefs: list[object]) -> int | None:
+    """How many MDPs the first list among these beliefs has, from which draws are picked; None: there is no list."""
+    lists = [x.num_listed for x in beliefs if isinstance(x, ListsMDPs) and not isinstance(x, HoldsDraws)]
+    return lists[0] if lists else None
 
 
 class ShadowPrice(eqx.Module):

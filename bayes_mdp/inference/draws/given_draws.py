@@ -60,10 +60,12 @@ class GivenDraws(PosteriorSamples):
         weights: [N], all equal.
         space: sizes, names, masks.
         num_chains: how many chains made the draws.
+        worth_each: how many independent draws each is worth at most, below 1 where they were picked by weights.
     """
 
     space: StateActionSpace
     num_chains: int = eqx.field(static=True, default=1)
+    worth_each: float = eqx.field(static=True, default=1.0)
 
     @property
     def num_held(self) -> int:
@@ -82,14 +84,14 @@ class GivenDraws(PosteriorSamples):
             index: which, in the order in which they are used.
         """
         mdps = jax.tree.map(lambda x: np.asarray(x)[index], self.mdps)
-        return GivenDraws(mdps, np.full(len(index), 1.0 / len(index)), self.space)
+        return GivenDraws(mdps, np.full(len(index), 1.0 / len(index)), self.space, worth_each=self.worth_each)
 
     def _of_each_chain(self, index: Int[np.ndarray, " M"]) -> "GivenDraws":
         """These draws of every chain."""
         # Draws lie chain after chain: the first place of each chain, plus the place within it.
         first = np.arange(self.num_chains)[:, None] * (self.num_held // self.num_chains)
         part = self.take((first + index).ravel())
-        return GivenDraws(part.mdps, part.weights, part.space, self.num_chains)
+        return GivenDraws(part.mdps, part.weights, part.space, self.num_chains, self.worth_each)
 
     def thinned(self, num: int) -> "GivenDraws":
         """`num` of the draws at most, evenly spaced, as many of each chain (`HoldsDraws`); all where there are no more.
@@ -120,20 +122,21 @@ class GivenDraws(PosteriorSamples):
         """How many independent draws the mean of these values, one for each draw, is worth (`HoldsDraws`).
 
         By the autocorrelation of the chains and their spread, as ArviZ's `ess(method="mean")` of chains cut in half
-        (Vehtari and others 2021); all of them where it cannot be told: fewer than four draws a chain, or no change.
+        (Vehtari and others 2021); as many as the weights allow where it cannot be told: fewer than four draws a chain,
+        or no change.
 
         Args:
             values: in the order of the draws.
         """
-        length = self.num_held // self.num_chains
+        length, most = self.num_held // self.num_chains, len(values) * self.worth_each
         if length < 4:
-            return float(len(values))
+            return most
         chains = np.asarray(values, np.float64).reshape(self.num_chains, length)
         # Chains in halves: one that drifts is not taken for one that mixes.
         cut = length // 2
         # 2 C half-chains [2C, N / 2]; the middle draw of an odd length is left out.
         number = float(effective_size(np.concatenate([chains[:, :cut], chains[:, length - cut :]])))
-        return min(number, float(len(values))) if np.isfinite(number) and number > 0 else float(len(values))
+        return min(number, most) if np.isfinite(number) and number > 0 else most
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The draws of the needed pairs, one after the other; after the last comes the first again.

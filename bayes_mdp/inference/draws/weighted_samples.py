@@ -190,6 +190,11 @@ class PosteriorSamples(WeightedSamples):
     mdps: MDP | SparseMDP
     weights: Float[AnyArray, " N"]
 
+    @property
+    def num_listed(self) -> int:
+        """N."""
+        return len(self.weights)
+
 
 class CountedSamples(PosteriorSamples):
     """`PosteriorSamples` that know how often every pair was visited.

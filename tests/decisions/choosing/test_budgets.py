@@ -6,27 +6,27 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
-from scipy.stats import beta, binom, norm
+from scipy.stats import binom, norm
 
 import bayes_mdp as bm
 import bayes_mdp.plots
 from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits, budget_plan, pareto_front
 from bayes_mdp.decisions.choosing.budgets import (
     ShadowPrice,
-    independent_draws,
-    limit_of_share,
     mean_program,
-    most_over,
     read_budgets,
     search_within_budgets,
     shadow_prices,
     spending_of,
-    upper_limit,
 )
+from bayes_mdp.decisions.choosing.certificates import independent_draws, limit_of_share
 from bayes_mdp.decisions.choosing.policy_set import policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp.abilities import Sizes
+from bayes_mdp.models import MDPSpec
 from tests.decisions.choosing.problems import GAMMA, POLICIES, REWARD, ROWS, START, Listed, everything, mdps
 
 TWO = np.array([[[0.9, 0.1], [0.95, 0.05]], [[0.2, 0.8], [0.6, 0.4]]])
@@ -297,19 +297,6 @@ def test_chances_in_the_five_worlds(x64):
     assert found.values.mean() >= 8.312811583007212 - 1e-7
 
 
-def test_the_limit_is_clopper_and_pearsons(x64):
-    """The golden number; the most hits that certify are those of the specification; the limit covers."""
-    assert upper_limit(12, 1000) == pytest.approx(0.019370199285059248, abs=1e-9)
-    assert upper_limit(0, 100) == pytest.approx(0.029513049607039925, abs=1e-9)
-    assert [most_over(number, 0.05) for number in (58, 59, 200, 1000)] == [-1, 0, 4, 38]
-    assert most_over(200, 0.1) == 12
-    for prob in (0.01, 0.05, 0.2):
-        hits = np.arange(201)
-        limits = np.array([upper_limit(int(hit), 200) for hit in hits])
-        assert binom.pmf(hits, 200, prob)[limits < prob].sum() <= 0.05
-        assert limits[7] == pytest.approx(beta.isf(0.05, 8, 193))
-
-
 def learnt(seed: int = 0, number: int = 200) -> tuple[Any, np.ndarray]:
     """A posterior of three states and two actions, and known costs of which the better action has more."""
     rng = np.random.default_rng(seed)
@@ -537,6 +524,40 @@ def test_choose_counts_chains_by_what_they_are_worth():
     assert f"1000 draws worth {slow.independent} independent ones" in str(slow)
 
 
+def test_a_list_of_mdps_is_said_to_be_one():
+    """Picks from a list know nothing of what else may be: the answer says how many MDPs it rests on."""
+    weights = np.array([0.5, 0.2, 0.1, 0.1, 0.1])
+    belief = bm.inference.posterior_samples(mdps(ROWS, REWARD), weights=weights)
+    spent = chosen(belief, Budget(3.0, 0.9, COST)).spending["cost"]
+    assert spent.listed == 5 and "of the 5 listed MDPs, which are taken to be all that may be" in str(spent)
+    assert chosen(learnt()[0], Budget(9.0, 0.9, learnt()[1])).spending["cost"].listed is None
+
+
+def student(space):
+    """Rewards of heavy tails, whose means are integrated over by weighted draws."""
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    with space.plates():
+        mean = numpyro.sample("mean", dist.Normal(0.0, 3.0))
+    return MDPSpec(np.full(2, 0.5), dist.StudentT(4.0, mean, scale))
+
+
+def test_costs_learnt_by_weighted_draws_count_as_what_the_weights_are_worth():
+    """The same rows: known costs are of fresh draws, learnt ones are worth no more than the weights of their draws."""
+    rng, space = np.random.default_rng(0), bm.StateActionSpace(2, 2)
+    state, action = rng.integers(2, size=40), rng.integers(2, size=40)
+    data = bm.Transitions(state, action, 1.0 + action + 0.1 * rng.normal(size=40), rng.integers(2, size=40))
+    weighted = bm.infer(jax.random.key(0), student, data, space=space, method="importance")
+    held = weighted.worth_of_picks()
+    weights = np.exp(np.asarray(weighted.log_weights) - np.logaddexp.reduce(np.asarray(weighted.log_weights)))
+    assert 1 < held <= 1 / (weights**2).sum() * (1 + 1e-6)
+    known = chosen(weighted, Budget(30.0, 0.9, [[1.0, 2.0], [1.0, 2.0]])).spending["cost"]
+    assert known.fresh and known.independent is None
+    learnt_costs = chosen(weighted.with_outcomes({"cost": weighted}), Budget(30.0, 0.9)).spending["cost"]
+    assert not learnt_costs.fresh and learnt_costs.independent is not None
+    assert learnt_costs.independent == int(1 / (1 / 400 + 1 / held))
+    assert "approximate" in str(learnt_costs)
+
+
 def test_the_interval_of_prices_is_that_of_their_draws():
     """No draw counts twice; one draw is its own interval; none has none."""
     price = ShadowPrice("cost", 1.0, np.array([0.0, 1.0, np.nan, 4.0, 9.0]))
@@ -594,7 +615,7 @@ def failing_twin(monkeypatch: Any) -> None:
     """A search that lets as many draws be over as the probability allows, and a judgement by the same draws."""
     from bayes_mdp.decisions.choosing import budgets
 
-    monkeypatch.setattr(budgets, "_target", lambda number, allowed: int(number * allowed))
+    monkeypatch.setattr(budgets, "most_in_search", lambda number, allowed: int(number * allowed))
 
 
 @pytest.mark.slow
