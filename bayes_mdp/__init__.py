@@ -15,7 +15,7 @@ Data and beliefs
 * how `infer` would compute a posterior (in closed form, by an integral, by chains), and why no faster way: `explain`
 * which prior or model explains the data better (its marginal likelihood): `evidence`; the Bayes factors of
   several: `inference.bayes_factors`
-* write a posterior to a file: `save`; read back what this package stored: `load`
+* write a posterior, or the result of a run, to a file: `save`; read it back: `load`
 
 Policies
 
