@@ -56,6 +56,7 @@ Agents and people
 The how-to guide "Which function?" runs one example through functions with similar names.
 """
 
+import os
 from importlib import import_module
 
 import lazy_loader
@@ -63,6 +64,10 @@ import lazy_loader
 from bayes_mdp.renamed import old_name
 
 __version__ = "0.2.0"
+
+# XLA writes to the screen that a compilation is slow, which a user cannot act upon; what fails is an exception as well.
+# JAX reads this when it is loaded: it counts where this package is imported first, and nobody has set it.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # The names are listed in __init__.pyi and loaded when they are first used: `import bayes_mdp` alone loads no NumPyro,
 # cvxpy, ArviZ, Gymnasium or matplotlib.

@@ -28,7 +28,6 @@ from .inference import evidence as evidence
 from .inference import explain as explain
 from .inference import infer as infer
 from .inference import posterior_from_draws as posterior_from_draws
-from .inference import save as save
 from .mdp import MDP as MDP
 from .mdp import AverageReward as AverageReward
 from .mdp import Counts as Counts
@@ -43,6 +42,7 @@ from .planning.solve import evaluate as evaluate
 from .planning.solve import solve as solve
 from .recommend import decide as decide
 from .stored_files import load as load
+from .stored_files import save as save
 
 __all__: list[str]
 __version__: str

@@ -4,15 +4,13 @@ Start with `train`; `TrainOptions` says how long and how often to evaluate and t
 training, `evaluate_agent` plays without learning, `host_env` takes Gymnasium's environments. Curves: `bm.plots`.
 """
 
-from bayes_mdp.experiments.training.train import Training, evaluate_agent, load_training, train
+from bayes_mdp.experiments.training.train import evaluate_agent, load_training, train
 from bayes_mdp.experiments.training.training_loop import Evaluation, TrainOptions
-from bayes_mdp.experiments.training.vector_env import HostEnv, host_env
+from bayes_mdp.experiments.training.vector_env import host_env
 
 __all__ = [
     "Evaluation",
-    "HostEnv",
     "TrainOptions",
-    "Training",
     "evaluate_agent",
     "host_env",
     "load_training",

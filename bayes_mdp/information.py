@@ -5,30 +5,19 @@ given size); `next_experiment` ranks what could be tried next. All are in the un
 """
 
 from bayes_mdp.decisions.information.gain_over_plan import PolicyStudy
-from bayes_mdp.decisions.information.learning_problem import InformationValue
-from bayes_mdp.decisions.information.next_experiment import NextExperiment, next_experiment
+from bayes_mdp.decisions.information.next_experiment import next_experiment
 from bayes_mdp.decisions.information.perfect_knowledge import evpi, evppi
 from bayes_mdp.decisions.information.sample_information import (
-    SamplingBenefit,
     Study,
     StudyEconomics,
     discounted_population,
     evsi,
     net_benefit_of_sampling,
 )
-from bayes_mdp.decisions.perfect_information import (
-    PerfectInformation,
-    expected_regret,
-    probability_optimal,
-    value_of_covariates,
-)
+from bayes_mdp.decisions.perfect_information import expected_regret, probability_optimal, value_of_covariates
 
 __all__ = [
-    "InformationValue",
-    "NextExperiment",
-    "PerfectInformation",
     "PolicyStudy",
-    "SamplingBenefit",
     "Study",
     "StudyEconomics",
     "discounted_population",

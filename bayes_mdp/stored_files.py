@@ -1,20 +1,64 @@
-"""One door for all that the library stores: a file, or the folder of a sweep, says itself what it holds."""
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""One door out and one in for all that the library stores: a file, or the folder of a sweep, says what it holds."""
 
 import os
 from pathlib import Path
 from typing import Any
 
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.validation import check_type
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+@accepts_moved("save")
+def save(result: Any, path: str | os.PathLike[str]) -> None:  # what it is decides the format
+    """Write a posterior, a result or draws to a file that `load` reads; it appears whole (written beside and renamed).
+
+    Args:
+        result: a posterior, in a format of its own; what `run`, `compare`, `sweeps.sweep` or another function returned
+            as a Dataset, or what `to_arviz` returned, as NetCDF with a checksum (`from_netcdf` of either ArviZ reads
+            the draws).
+        path: of the file.
+
+    Raises:
+        TypeError: nothing of these; in a posterior a state or action name that is no str, int, float, bool, None or
+            tuple of those, or a reward law that is not NumPyro's own.
+        ValueError: a Dataset that no function of this package returned; `path` is a folder, a device or a pipe.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
+        >>> bm.load("posterior.bm").method
+        'exact'
+    """
+    check_type("path", path, (str, os.PathLike), "a path")
+    # A tree of groups are draws, in ArviZ 0.x and 1.x; a Dataset says by its attribute what returned it.
+    if hasattr(result, "to_netcdf") and hasattr(result, "groups"):
+        from bayes_mdp.calibration.arviz.diagnostics import save_draws
+
+        save_draws(result, Path(path))
+    elif hasattr(result, "to_netcdf"):
+        from bayes_mdp.experiments.results import FORMATS, save_result
+
+        made = result.attrs.get("format")
+        if made not in FORMATS:
+            raise ValueError(f"result has the format {made!r}, expected a Dataset that this package returned")
+        save_result(result, Path(path))
+    else:
+        from bayes_mdp.inference.storage import save as save_posterior
+
+        save_posterior(result, path)
 
 
 def load(path: str | os.PathLike[str]) -> Any:  # what the file holds decides the type
     """Read what this package stored: a posterior, a result, a check, draws, or a sweep.
 
     Args:
-        path: a file of `save`, of `path=` of `run`, `compare`, `sbc`, `check` and others, of `calibration.save_draws`;
-            or the folder of a `sweep`, also while it runs.
+        path: a file of `save`, or of `path=` of `run`, `compare`, `sbc`, `check` and others; or the folder of a
+            `sweep`, also while it runs.
 
     Returns:
         A posterior, bit for bit as it was saved (arrays are NumPy's); a `Check`; the DataTree or InferenceData of

@@ -6,17 +6,10 @@ further research is worth: `bm.information`.
 """
 
 from bayes_mdp.decisions.strategies.cohort import cohort_total, cohort_trace, cycle_weights, trace_dataset
-from bayes_mdp.decisions.strategies.cost_effectiveness import (
-    CostEffectiveness,
-    StrategyDraws,
-    acceptability,
-    cost_effectiveness,
-)
-from bayes_mdp.decisions.strategies.decision_model import DecisionModel, decision_model
+from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws, acceptability, cost_effectiveness
+from bayes_mdp.decisions.strategies.decision_model import decision_model
 
 __all__ = [
-    "CostEffectiveness",
-    "DecisionModel",
     "StrategyDraws",
     "acceptability",
     "cohort_total",

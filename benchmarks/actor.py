@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 import bayes_mdp as bm
-from bayes_mdp.agents import PSRL, EpsilonGreedyQ, EverySteps
+from bayes_mdp.agents import PSRL, EpsilonGreedyQ
+from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.envs import riverswim
 from bayes_mdp.mdp import Discounted, Problem, StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal_gamma

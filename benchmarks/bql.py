@@ -19,8 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import digamma, polygamma
 
-from bayes_mdp.inference.value import ACCURATE, FAST, Quadrature, ReturnBelief, StudentT, mixture_update, moment_update
-from bayes_mdp.inference.value.returns import inverse_log_minus_digamma
+from bayes_mdp.inference.value.returns import (
+    ACCURATE,
+    FAST,
+    Quadrature,
+    ReturnBelief,
+    inverse_log_minus_digamma,
+    mixture_update,
+    moment_update,
+)
+from bayes_mdp.inference.value.student_t import StudentT
 from benchmarks.planning import compiled, cpu, show
 from benchmarks.record.turns import Measured, Size, in_turns
 

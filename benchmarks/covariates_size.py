@@ -42,7 +42,8 @@ def table(rows: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 def prior(space: Any) -> bm.models.MDPSpec:
     """A softmax that shares its coefficients over states."""
     reward = np.array([[[1.0, 0.5, 0.0]]])
-    return bm.models.MDPSpec(bm.models.logit_rows(space, TERMS, reference="well", standardise=False), reward)
+    options = bm.models.RegressionOptions(standardise=False)
+    return bm.models.MDPSpec(bm.models.logit_rows(space, TERMS, reference="well", options=options), reward)
 
 
 def timed(name: str, function: Callable[[], Any]) -> Any:

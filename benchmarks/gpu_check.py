@@ -281,7 +281,8 @@ def plans() -> Iterator[Work]:
     import jax.numpy as jnp
 
     import bayes_mdp as bm
-    from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
+    from bayes_mdp.agents import AGENTS, Learner
+    from bayes_mdp.agents.common.learner import ChecksBelief
     from bayes_mdp.experiments.rollout.run_beliefs import on_device
     from bayes_mdp.mdp import PlansFromState, Problem
 

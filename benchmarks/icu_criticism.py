@@ -26,6 +26,7 @@ from scipy.stats import beta
 
 import bayes_mdp as bm
 from bayes_mdp.calibration.criticism.criticise import CHECKS
+from bayes_mdp.envs.sepsis import ICUSepsis
 
 REPLICATES, WEIGHT = 159, 20.0
 PRIORS = ("1/S", "flat", "learnt", "right")
@@ -33,13 +34,13 @@ COLUMNS = ["prior", "episodes", "log", "concentration", *CHECKS, "sounds", "firs
 OBJECTIVE = bm.FirstExit()
 
 
-def rows_of(env: bm.envs.ICUSepsis) -> np.ndarray:
+def rows_of(env: ICUSepsis) -> np.ndarray:
     """The true rows, the end last: [S A S + 1]."""
     ends = np.asarray(env.mdp.end_probs)[..., None]
     return np.concatenate([np.asarray(env.mdp.row_probs), ends], -1).astype(np.float64)
 
 
-def drawn(env: bm.envs.ICUSepsis, rng: np.random.Generator) -> bm.envs.ICUSepsis:
+def drawn(env: ICUSepsis, rng: np.random.Generator) -> ICUSepsis:
     """The environment with rows ~ Dirichlet(WEIGHT times the true ones)."""
     weights = rng.standard_gamma(WEIGHT * rows_of(env))
     rows = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
@@ -64,7 +65,7 @@ def best_concentration(log: bm.mdp.Log, space: bm.StateActionSpace) -> float:
     return float(np.exp(best.x))
 
 
-def one_log(env: bm.envs.ICUSepsis, prior: str, episodes: int, number: int) -> list[object]:
+def one_log(env: ICUSepsis, prior: str, episodes: int, number: int) -> list[object]:
     """A line of the file."""
     key = jax.random.fold_in(jax.random.key(episodes), number)
     world = drawn(env, np.random.default_rng([episodes, number])) if prior == "right" else env

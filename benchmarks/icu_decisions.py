@@ -18,6 +18,7 @@ import numpy as np
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
+from bayes_mdp.envs.sepsis import ICUSepsis
 from bayes_mdp.numerics.array_forms import to_float64
 
 Z, BELOW = 1.645, 20
@@ -25,7 +26,7 @@ COLUMNS = ["episodes", "log", "policy", "mean", "sd", "truth", "cpu"]
 OBJECTIVE = bm.FirstExit()
 
 
-def one_log(env: bm.envs.ICUSepsis, nothing: object, episodes: int, number: int, draws: int) -> list[list[object]]:
+def one_log(env: ICUSepsis, nothing: object, episodes: int, number: int, draws: int) -> list[list[object]]:
     """A row for each policy."""
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 4)
     space, start = env.space, np.asarray(env.mdp.initial)

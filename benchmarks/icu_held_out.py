@@ -21,14 +21,17 @@ import pandas as pd
 import bayes_mdp as bm
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
-from bayes_mdp.inference import Fit, Gibbs, PooledPosterior, fit_for
+from bayes_mdp.envs.sepsis import ICUSepsis
+from bayes_mdp.inference import Gibbs, fit_for
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.numerics.array_forms import to_float64
 from benchmarks.icu_pooling import OBJECTIVE, Z, true_value
 
 COLUMNS = ["episodes", "log", "gain", "sd", "truth", "same_half", "same_half_sd", "cpu"]
 
 
-def one_log(env: bm.envs.ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int) -> list[object]:
+def one_log(env: ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int) -> list[object]:
     """The gain of the policy that one half chose: by the other half, in truth, and by the half that chose it."""
     began = time.process_time()
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 6)

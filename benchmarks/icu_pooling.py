@@ -25,7 +25,10 @@ import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, policy_set
-from bayes_mdp.inference import Fit, Gibbs, PooledPosterior, fit_for
+from bayes_mdp.envs.sepsis import ICUSepsis
+from bayes_mdp.inference import Gibbs, fit_for
+from bayes_mdp.inference.compiled_fit import Fit
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp.data.log_split import returns_of
 from bayes_mdp.numerics.array_forms import to_float64
 
@@ -34,16 +37,14 @@ COLUMNS = ["episodes", "log", "policy", "mean", "sd", "anchored", "anchored_sd",
 OBJECTIVE = bm.FirstExit()
 
 
-def true_value(env: bm.envs.ICUSepsis, policy: np.ndarray) -> float:
+def true_value(env: ICUSepsis, policy: np.ndarray) -> float:
     """start' (I - P)^-1 r of the policy's chain."""
     rows = np.einsum("sa,sak->sk", policy, np.asarray(env.mdp.transition_probs, np.float64))
     reward = (policy * np.asarray(env.mdp.reward, np.float64)).sum(-1)
     return float(np.asarray(env.mdp.initial) @ np.linalg.solve(np.eye(len(rows)) - rows, reward))
 
 
-def one_log(
-    env: bm.envs.ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int
-) -> list[list[object]]:
+def one_log(env: ICUSepsis, fit: Fit[PooledPosterior], episodes: int, number: int, draws: int) -> list[list[object]]:
     """A row for each policy."""
     began = time.process_time()
     keys = jax.random.split(jax.random.fold_in(jax.random.key(episodes), number), 3)

@@ -14,7 +14,8 @@ import numpy as np
 
 from bayes_mdp.envs import riverswim
 from bayes_mdp.mdp import MDP, Discounted, Episodic, SparseMDP
-from bayes_mdp.planning import Solution, solve
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
 from benchmarks.record.turns import Measured, Size, Skipped, in_turns
 
 SEEDS, ROUNDS = 100, 200

@@ -40,6 +40,7 @@ COLUMNS = np.array([[1.0, ill, *TYPES[c], drug] for c, ill, drug in CELLS])
 """[cell, column]: constant, ill, age, frail, drug."""
 REWARD = np.array([[[1.0, 0.5, 0.0], [0.95, 0.45, -0.05]]])
 """[1, action, outcome]: well, ill, dead; the drug costs .05."""
+AS_READ = bm.models.RegressionOptions(standardise=False)
 START = [0.7, 0.3]
 POLICIES = {"drug": [1, 1], "drug if ill": [0, 1]}
 ROUTES = {
@@ -57,12 +58,12 @@ QUANTITIES = [
 def prior_of_chains(space: ContextSpace) -> bm.models.MDPSpec:
     """A softmax whose reference is to be well."""
     terms = "state + age + frail + action"
-    return bm.models.MDPSpec(bm.models.logit_rows(space, terms, reference="well", standardise=False), REWARD)
+    return bm.models.MDPSpec(bm.models.logit_rows(space, terms, reference="well", options=AS_READ), REWARD)
 
 
 def prior_of_sticks(space: ContextSpace) -> bm.models.MDPSpec:
     """First whether one is well, then whether one is ill, else one is dead."""
-    return bm.models.MDPSpec(bm.models.stick_rows(space, "state + age + frail + action", standardise=False), REWARD)
+    return bm.models.MDPSpec(bm.models.stick_rows(space, "state + age + frail + action", options=AS_READ), REWARD)
 
 
 PRIORS: dict[str, Any] = {"nuts": prior_of_chains, "laplace": prior_of_chains, "gibbs": prior_of_sticks}

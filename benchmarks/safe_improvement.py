@@ -84,9 +84,8 @@ def one_problem(number: int, beliefs: dict[int, bm.inference.ConjugatePosterior]
         here.posterior,
         OBJECTIVE,
         baseline=here.today,
-        confidence=confidence,
         initial=here.start,
-        options=bm.decisions.ChooseOptions(num_draws=DRAWS),
+        options=bm.decisions.ChooseOptions(num_draws=DRAWS, confidence=confidence),
     )
     twin = careless(here, confidence)
     returned = np.asarray(chosen.policy)

@@ -18,7 +18,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bayes_mdp.random import dirichlet, dirichlet_expectation, exponential, fused_key, gamma, loggamma
+from bayes_mdp.random.dirichlet_draws import dirichlet, dirichlet_expectation
+from bayes_mdp.random.gamma_draws import exponential, gamma, loggamma
+from bayes_mdp.random.threefry import fused_key
 from benchmarks.record.turns import Measured, Size, in_turns
 
 SEEDS = 100

@@ -21,6 +21,7 @@ from heormodel.models import Outcomes
 from heormodel.voi import evppi, evsi_regression
 
 import bayes_mdp as bm
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from benchmarks.record.turns import Measured, Size, in_turns
 
 WTP = 1.0
@@ -170,7 +171,7 @@ CASES = (
 )
 
 
-def ours(case: Case, model: bm.strategies.DecisionModel, seed: int, points: int | None = None) -> float:
+def ours(case: Case, model: DecisionModel, seed: int, points: int | None = None) -> float:
     """The number by this library."""
     key = jax.random.key(seed)
     if case.study is None:

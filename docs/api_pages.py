@@ -2,8 +2,8 @@
 
 A package's page documents its other names. A name that `bayes_mdp` itself exports is documented as `bm.NAME`; the
 package it comes from links there. Packages of agents also list the public functions and classes of their modules: the
-mathematics of a paper is a function beside the agent. `tools/public_names.py` says which names there are,
-`api_tasks.py` which of them the index has.
+mathematics of a paper is a function beside the agent. What a function returns and nobody has to name stands below the
+function. `tools/public_names.py` says which names there are, `api_tasks.py` which of them the index has.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from pathlib import Path
 from api_tasks import TASKS
 
 from tools.bibliography import keys
-from tools.public_names import ROOT, Page, find, pages, public_names
+from tools.public_names import ROOT, Page, answers, find, pages, public_names
 
 NAMED = {name for task in TASKS for name in task.names}
 """Names with a page of their own."""
@@ -90,10 +90,11 @@ def _link(name: str) -> str:
 
 
 def _entry(name: str) -> list[str]:
-    """The directive that documents one name."""
+    """The directives that document one name: of a function also the classes that it returns."""
     if inspect.isclass(find(name)):
         return [f".. autoclass:: {name}", "   :members:"]
-    return [f".. autofunction:: {name}"]
+    returned = [line for one in answers().get(name, []) for line in ("", f".. autoclass:: {one}", "   :members:")]
+    return [f".. autofunction:: {name}", *returned]
 
 
 def _name(name: str, package: str) -> str:

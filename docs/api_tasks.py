@@ -57,7 +57,7 @@ TASKS = (
         "decisions.bayes_optimal recommend.write_report verification.interval_mdp",
     ),
     _task(
-        "Value information",
+        "Value of information",
         "What more data are worth, and what strategies cost and bring.",
         "information.next_experiment information.evpi information.evppi information.evsi information.PolicyStudy "
         "information.expected_regret information.probability_optimal information.net_benefit_of_sampling "
@@ -80,11 +80,10 @@ TASKS = (
     _task(
         "Plan",
         "Optimal policies and values of a known MDP.",
-        "solve MDP SparseMDP evaluate planning.solve_soft planning.backward_induction planning.occupancy "
-        "planning.policy_chain mdp.unroll",
+        "solve MDP SparseMDP evaluate planning.solve_soft planning.occupancy mdp.unroll",
     ),
     _task(
-        "Explain people",
+        "People's choices",
         "How people learn, from their choices.",
         "behaviour.read_choices behaviour.two_step_log behaviour.ready_model behaviour.fit behaviour.TwoStep "
         "behaviour.LearnerChoices behaviour.PlannerChoices behaviour.Parameter behaviour.simulate "
@@ -101,7 +100,7 @@ TASKS = (
     _task(
         "Save",
         "Files, and what other programs read.",
-        "save load to_arviz recommend.write_report calibration.save_draws experiments.save_result "
+        "save load to_arviz recommend.write_report "
         "verification.export_interval_mdp envs.to_gymnasium experiments.show_versions",
     ),
 )

@@ -18,6 +18,7 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 import bibliography_style  # noqa: E402, F401  (registers the style "keys")
 from api_pages import as_rst, cite_keys, write_api_pages  # noqa: E402
 from notebooks import notebooks_to_leave  # noqa: E402
+from search_words import with_search_words  # noqa: E402
 from stored_pages import write_measured_pages, write_paper_tables  # noqa: E402
 
 import bayes_mdp  # noqa: E402
@@ -89,6 +90,7 @@ copybutton_prompt_is_regexp = True
 html_theme = "furo"
 html_title = f"bayes_mdp {release}"
 html_static_path: list[str] = []
+html_search_scorer = str(DOCS / "search_scorer.js")
 
 write_api_pages(DOCS / "reference" / "api")
 write_paper_tables(DOCS / "papers" / "tables", stored=DOCS.parent / "reproductions" / "stored")
@@ -97,6 +99,7 @@ write_measured_pages(DOCS / "measured", record=BENCHMARKS / "record.json", valid
 
 
 def setup(app) -> None:
-    """Docstrings are made fit for reStructuredText before napoleon reads their sections; pages cite by [KEY]."""
+    """Pages cite by [KEY]; docstrings are made fit for reStructuredText before napoleon reads their sections."""
     app.connect("source-read", cite_keys)
+    app.connect("source-read", with_search_words)
     app.connect("autodoc-process-docstring", as_rst, priority=100)

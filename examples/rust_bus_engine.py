@@ -28,6 +28,7 @@ from numpyro.infer import MCMC, NUTS, init_to_value
 from scipy import optimize
 
 import bayes_mdp as bm
+from bayes_mdp.planning.solution import SoftSolution
 
 GROUPS = {1: "g870", 2: "rt50", 3: "t8h203", 4: "a530875", 5: "a530874", 6: "a452374", 7: "a530872", 8: "a452372"}
 FULL_MILEAGE = 450_000
@@ -88,9 +89,7 @@ def bus_mdp(costs: Float[Array, " 2"], theta3: Float[Array, " J"], n_bins: int) 
     return bm.MDP(jnp.stack([keep, jnp.broadcast_to(keep[0], keep.shape)], axis=1), reward)
 
 
-def log_probs(
-    theta: Float[Array, " K"], n_bins: int, discount: float, start: bm.planning.SoftSolution | None = None
-) -> LogProbs:
+def log_probs(theta: Float[Array, " K"], n_bins: int, discount: float, start: SoftSolution | None = None) -> LogProbs:
     """Of choices and increments at theta = (RC, theta11, theta30, theta31, ...); the last increment has what is left.
 
     `start`: a plan nearby, to save time.
@@ -117,7 +116,7 @@ def log_likelihoods(
 def program(
     choices: Float[Array, "n 2"],
     increments: Float[Array, " J"],
-    start: bm.planning.SoftSolution | None = None,
+    start: SoftSolution | None = None,
     discount: float = MONTHLY,
     full: bool = False,
 ) -> None:

@@ -25,6 +25,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 import bayes_mdp as bm
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 
 STATES = ("H", "S1", "S2", "D")
 STRATEGIES = {"SoC": (False, False), "A": (True, False), "B": (False, True), "AB": (True, True)}  # which treatments
@@ -135,7 +136,7 @@ def figures(folder: Path, name: str, draws: bm.strategies.StrategyDraws, by_age:
         figure.savefig(folder / f"{name}_{kind}.png", dpi=120)
 
 
-def show(by_age: bool, folder: Path | None) -> bm.strategies.DecisionModel:
+def show(by_age: bool, folder: Path | None) -> DecisionModel:
     """Print the base case beside the published one and the probabilistic analysis."""
     program = sick_sicker_by_age if by_age else sick_sicker
     belief = bm.strategies.decision_model(program)

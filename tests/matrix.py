@@ -19,9 +19,11 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayes_mdp as bm
-from bayes_mdp.agents import AGENTS, ChecksBelief, Learner
+from bayes_mdp.agents import AGENTS, Learner
+from bayes_mdp.agents.common.learner import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import make_plan
-from bayes_mdp.inference import SamplingWarning, describe, table
+from bayes_mdp.inference import SamplingWarning, table
+from bayes_mdp.inference.summary import describe
 from bayes_mdp.mdp import MDP, DecisionPoint, Environment, Problem
 from bayes_mdp.models import MDPSpec
 

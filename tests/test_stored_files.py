@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import bayes_mdp as bm
-from bayes_mdp.calibration.arviz.diagnostics import save_draws
 
 KEY, QUIET = jax.random.key(0), bm.experiments.RunOptions(progress=False)
 PRIOR, SPACE = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
@@ -16,7 +16,7 @@ def test_a_posterior_and_its_draws(tmp_path):
     bm.save(posterior, tmp_path / "p.bmdp")
     assert type(bm.load(tmp_path / "p.bmdp")) is type(posterior)
     tree = bm.to_arviz(posterior, num_draws=3, key=KEY)
-    save_draws(tree, tmp_path / "draws.nc")
+    bm.save(tree, tmp_path / "draws.nc")
     assert set(bm.load(tmp_path / "draws.nc")["posterior"].data_vars) == set(tree["posterior"].data_vars)
 
 
@@ -34,6 +34,34 @@ def test_a_run_a_check_and_a_sweep(tmp_path):
     swept = bm.sweeps.sweep({"q": agent}, {"chain": env}, path=tmp_path / "sweep", **more)
     assert bm.load(tmp_path / "sweep").sizes == swept.sizes
     assert np.array_equal(bm.load(tmp_path / "sweep" / "results.nc")["regret"], swept["regret"])
+
+
+def test_one_save_for_results_too(tmp_path):
+    more = {"objective": bm.Discounted(0.9), "num_steps": 5, "key": KEY, "options": QUIET}
+    ran = bm.run(bm.agents.EpsilonGreedyQ(), bm.envs.chain(), **more)
+    bm.save(ran, str(tmp_path / "run.nc"))
+    assert bm.load(tmp_path / "run.nc").identical(ran)
+    posterior = bm.infer(KEY, PRIOR, space=SPACE)
+    with pytest.warns(FutureWarning, match=r"bm.save\(posterior=...\) is bm.save\(result=...\) since 0.3"):
+        bm.save(posterior=posterior, path=tmp_path / "p.bmdp")  # type: ignore[call-arg] - as in 0.2
+    bm.save(posterior, tmp_path / "again.bmdp")
+    assert (tmp_path / "p.bmdp").read_bytes() == (tmp_path / "again.bmdp").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "says"),
+    [
+        (3, TypeError, "result is a int, expected a posterior"),
+        (xr.Dataset({"x": 1.0}), ValueError, "result has the format None, expected a Dataset that this package"),
+        (xr.DataArray(1.0), ValueError, "result has the format None"),
+    ],
+)
+def test_what_cannot_be_saved(tmp_path, result, error, says):
+    with pytest.raises(error, match=says):
+        bm.save(result, tmp_path / "x")
+    with pytest.raises(TypeError, match="path is 3, expected a path"):
+        bm.save(result, 3)  # type: ignore[arg-type] - a wrong one
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ And its map: the journeys of docs/explanation/architecture.md name files that ex
 """
 
 import ast
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import bayes_mdp as bm
+from bayes_mdp.mdp import protocols
 from tests.thorough import listed
 
 ROOT = Path(__file__).parents[1]
@@ -186,3 +189,32 @@ def test_a_protocol_in_an_annotation_can_be_checked():
             if any(ast.unparse(base).startswith("Protocol") for base in node.bases):
                 plain.append(f"{path.relative_to(ROOT)}: {node.name}")
     assert plain == ["bayes_mdp/models/isolate.py: _Wrapper"]  # which no annotation names
+
+
+STRICT = """\
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""
+"""Pyright's strict mode, but for what comes of libraries without types: scipy, xarray, jaxtyping's `PyTree`."""
+
+
+def test_the_files_behind_the_face_are_typed_strictly():
+    """Those that define a name of `bm.`, and the protocols, which all stand in the one file."""
+    things = [getattr(bm, name) for name in bm.__all__ if not inspect.ismodule(getattr(bm, name))]
+    doors = {Path(inspect.getfile(inspect.unwrap(thing))) for thing in things}
+    doors.add(ROOT / PACKAGE / "mdp/protocols.py")
+    lax = [str(path.relative_to(ROOT)) for path in doors if not path.read_text(encoding="utf-8").startswith(STRICT)]
+    assert lax == [] and len(doors) > 20
+    for role in ("Objective", "RewardLaw", "Policy", "Posterior", "Agent"):
+        assert f"\n| `{role}` |" in str(protocols.__doc__)
+        assert role == "Objective" or getattr(protocols, role).__module__ == protocols.__name__
+
+
+def test_no_function_has_a_tower_of_overloads():
+    """Two at most: a caller of a type checker learns more by them than a reader loses."""
+    towers = defaultdict(int)
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and "overload" in map(ast.unparse, node.decorator_list):
+                towers[node.name] += 1
+    assert dict(towers) == {"infer": 2, "policy_value": 2, "read_log": 2, "restart_at_ends": 2}

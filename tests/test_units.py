@@ -10,7 +10,8 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
 from bayes_mdp.agents.value_uncertainty.moment_matching import value_variance
-from tools.public_names import find, public_names
+from tools.docstrings import documented
+from tools.public_names import find
 from tools.units import needs_unit, says_unit, units
 
 FACTOR = 4.0
@@ -48,7 +49,7 @@ def test_real_numbers_need_a_unit(annotation, expected):
 
 def test_every_name_of_the_table_is_a_parameter():
     known = set()
-    for name in public_names():
+    for name in documented():
         thing = find(name)
         known |= set(getattr(thing, "__annotations__", {}))
         for member in [thing, *(vars(thing).values() if isinstance(thing, type) else ())]:

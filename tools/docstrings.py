@@ -1,5 +1,7 @@
 """What the docstrings of the public names leave out: the names of the reference, and their methods and properties.
 
+The classes that a function returns and that nobody has to name are checked too (`tools.public_names.answers`).
+
     python tools/docstrings.py                 # counts and shares by rule, what is missing
     python tools/docstrings.py --rule shapes   # of one rule alone
 
@@ -44,7 +46,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.bibliography import keys  # noqa: E402
 from tools.public_names import ROOT as PACKAGE  # noqa: E402
-from tools.public_names import find, identity, public_names  # noqa: E402
+from tools.public_names import answers, find, identity, public_names  # noqa: E402
 from tools.units import last_name, needs_unit, says_unit, units  # noqa: E402
 
 RULES = ("sentence", "parameters", "returns", "shapes", "units", "errors", "source", "example")
@@ -65,12 +67,19 @@ ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Warning|Interrupt)\b")
 BARE = frozenset({"Array", "AnyArray", "ArrayLike", "ndarray"})
 DTYPES = frozenset({"Float", "Int", "Bool", "Real", "Num", "UInt", "Shaped", "Inexact", "Complex", "Key", "Integer"})
 SHAPE = re.compile(r"\[[^\]\n]*\]|\bshapes?\b|\bscalars?\b|\bbroadcasts?\b|\b(?:one|a) (?:real )?number\b|\bdimension")
+CONTRACTS = (
+    "mdp.protocols",
+    "mdp.agent",
+    "mdp.environment",
+    "agents.common.learner",
+    "agents.model_free.trial_learning",
+)
+"""Modules below the package whose protocols say what a method of that name takes and returns."""
 EXEMPT = {
     "bayes_mdp.agents.CovarianceThompson": "the recursion of `value_covariance` is of this package",
     "bayes_mdp.agents.EpsilonGreedyMean": "a baseline of TabulaRL, public code",
     "bayes_mdp.agents.GaussianPSRL": "an agent of TabulaRL, public code",
     "bayes_mdp.agents.MonteCarloThompson": "sample moments of values: no paper's method",
-    "bayes_mdp.planning.policy_probs": "a conversion, no algorithm",
 }
 """Full name -> why it cites no paper."""
 NOT_RAISED = {("bayes_mdp.calibration.diagnose", "ValueError"): "the number of draws that it has checked is 1"}
@@ -304,8 +313,9 @@ def missing_errors(expected: frozenset[str], docs: list[str]) -> list[str]:
 
 @cache
 def protocols() -> tuple[type, ...]:
-    """The public protocols."""
-    things = [find(name) for name in public_names()]
+    """The public protocols, and those of the files that say what the parts of the package ask of each other."""
+    defined = [thing for module in CONTRACTS for thing in vars(import_module(f"{PACKAGE}.{module}")).values()]
+    things = {id(thing): thing for thing in [*(find(name) for name in public_names()), *defined]}.values()
     return tuple(thing for thing in things if inspect.isclass(thing) and getattr(thing, "_is_protocol", False))
 
 
@@ -447,7 +457,7 @@ def from_papers() -> set[str]:
     things = [*AGENTS.values(), *ENVS.values(), *SIMULATED.values(), *OBSERVED.values()]
     listed = {identity(thing) for thing in things}
     found = set()
-    for name in public_names():
+    for name in documented():
         thing = find(name)
         within = source_of(thing).module
         planner = inspect.isroutine(thing) and within.startswith(f"{PACKAGE}.planning")
@@ -484,6 +494,11 @@ def check_families(report: Report) -> None:
         report.check("example", family, [] if one else ["no example in the family"])
 
 
+def documented() -> list[str]:
+    """Full names of all that the reference documents: the public names, and the classes below the functions."""
+    return [*public_names(), *(name for names in answers().values() for name in names)]
+
+
 def check(things: dict[str, object], papers: Container[str], shown: Container[str]) -> Report:
     """Check functions and classes by their names; of those in `papers` the source, of those in `shown` the example."""
     report = Report(Counter(), [])
@@ -501,9 +516,9 @@ def check(things: dict[str, object], papers: Container[str], shown: Container[st
 
 
 def check_all() -> Report:
-    """Check every public name, and that every exemption is needed."""
+    """Check every public name, what they return, and that every exemption is needed."""
     papers = from_papers()
-    report = check({name: find(name) for name in public_names()}, papers, to_be_shown())
+    report = check({name: find(name) for name in documented()}, papers, to_be_shown())
     check_families(report)
     for name in EXEMPT:
         if name not in papers or cites(source_of(find(name)).doc):

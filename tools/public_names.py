@@ -1,16 +1,36 @@
 """Which names are public: those of every package's `__all__`, and for agents those of their modules' `__all__` too.
 
-The reference (`docs/api_pages.py`) has an entry for each, `tools/docstrings.py` checks the docstring of each.
+The reference (`docs/api_pages.py`) has an entry for each, and below a function the classes that it alone returns
+(`answers`), which nobody has to name. `tools/docstrings.py` checks the docstring of each name and of each answer.
+
+    python tools/public_names.py    # how many, by page
 """
 
 import inspect
 import pkgutil
+import sys
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 ROOT = "bayes_mdp"
 WITH_MODULES = f"{ROOT}.agents"
+PARTS = {
+    "bayes_mdp.calibration.sbc_behaviour": ("calibration.simulation_based.behaviour_sbc.DrawnBehaviour",),
+    "bayes_mdp.choose": ("decisions.choosing.budgets.ShadowPrice", "decisions.choosing.budgets.Spending"),
+    "bayes_mdp.compare_policies": ("decisions.verdict.Verdict",),
+    "bayes_mdp.infer": (
+        "inference.conjugate.conjugate_posterior.LayeredPosterior",
+        "inference.draws.chains.Chains",
+    ),
+    "bayes_mdp.policy_value": ("decisions.outcomes.OutcomeValue", "mdp.validity.Validity"),
+}
+"""Full name of a function -> classes below `ROOT` that its answer has in its fields, and that a reader meets there."""
 
 
 class Page(NamedTuple):
@@ -39,6 +59,40 @@ def pages() -> list[Page]:
 def public_names() -> list[str]:
     """Full names of all functions and classes of the reference."""
     return [name for page in pages() for name in [*page.own, *(x for _, names in page.modules for x in names)]]
+
+
+@cache
+def answers() -> dict[str, list[str]]:
+    """Full name of a public function -> full names of the classes that it returns and that are not public themselves.
+
+    Each stands once: below the first function that returns it. What else a reader meets in it is listed in `PARTS`.
+    """
+    names = public_names()
+    known = {identity(find(name)) for name in names}
+    below: dict[str, list[str]] = {}
+    for name in names:
+        thing = find(name)
+        parts = [find(f"{ROOT}.{part}") for part in PARTS.get(name, ())]
+        for one in [*(() if inspect.isclass(thing) else _returned(thing)), *parts]:
+            if identity(one) not in known:
+                known.add(identity(one))
+                below.setdefault(name, []).append(f"{one.__module__}.{one.__qualname__}")
+    return below
+
+
+def _returned(function: object) -> Iterator[type]:
+    """Classes of the package in the annotation of what a function returns; protocols are no answers of a function."""
+    plain: Any = inspect.unwrap(function) if callable(function) else function
+    annotation = getattr(plain, "__annotations__", {}).get("return")
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, getattr(plain, "__globals__", {}))
+        except NameError:  # a name that only a type checker imports: another library's
+            return
+    for one in [annotation, *get_args(annotation)]:
+        ours = inspect.isclass(one) and getattr(one, "__module__", "").startswith(f"{ROOT}.")
+        if ours and not one.__name__.startswith("_") and not getattr(one, "_is_protocol", False):
+            yield one
 
 
 def find(name: str) -> object:
@@ -93,3 +147,16 @@ def _modules(package: ModuleType, homes: dict[int, str]) -> list[tuple[str, list
 def identity(thing: object) -> int:
     """The same for what a decorator has wrapped."""
     return id(inspect.unwrap(thing)) if callable(thing) else id(thing)
+
+
+def main() -> None:
+    """Print how many names each page has, and how many answers stand below their functions."""
+    for page in pages():
+        names = [*page.own, *(name for _, listed in page.modules for name in listed)]
+        if names:
+            print(f"{len(names):5}{sum(len(answers().get(name, [])) for name in names):5}  {page.package}")
+    print(f"{len(public_names()):5}{sum(map(len, answers().values())):5}  names, and answers below them")
+
+
+if __name__ == "__main__":
+    main()

@@ -17,9 +17,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.agents.common.table_policies import OneAction
-from bayes_mdp.mdp import CanSampleLazily, DecisionPoint, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import DecisionPoint, Episodic, Policy, Problem, Transitions
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.planning.kept_tree import (
     INDEX,
     KeptTree,
@@ -33,9 +34,6 @@ from bayes_mdp.planning.kept_tree import (
 from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
-
-__all__ = ["SearchOptions", "SearchRule", "search"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 KEPT = 4  # nodes for each simulation, where trees are kept
 

@@ -18,16 +18,15 @@ from bayes_mdp.agents.common.mean_model import MeanModel, mean_model, row_varian
 from bayes_mdp.agents.common.replan import DynamicEpisodes, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
-from bayes_mdp.mdp import AverageReward, CanMean, CanSample, CanSampleBackup, Episodic, HasVariances, Problem
+from bayes_mdp.mdp import AverageReward, CanMean, CanSample, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.protocols import CanSampleBackup
 from bayes_mdp.numerics.fusion import materialise
-from bayes_mdp.planning import backward_induction, solve
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_not_negative
-
-__all__ = ["noise_scales", "values_with_noise"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 # Number of probabilities of a draw; below it, sampling all layers at once is faster (DeepSea: L = 10 is, 20 is not).
 _LAYERED_ABOVE = 4096

@@ -19,12 +19,9 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.numerics.products import einsum, matmul
-from bayes_mdp.planning import backward_induction
+from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, is_concrete
-
-__all__ = ["draw_values", "langevin_law"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 
 class RegressionData(eqx.Module):

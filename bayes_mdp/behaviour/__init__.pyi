@@ -2,12 +2,9 @@ from .behaviour_model import BehaviourModel as BehaviourModel
 from .behaviour_model import Parameter as Parameter
 from .choice_log import ChoiceLog as ChoiceLog
 from .choice_log import read_choices as read_choices
-from .fit_behaviour import BehaviourPosterior as BehaviourPosterior
 from .fit_behaviour import fit as fit
 from .fit_behaviour import numpyro_model as numpyro_model
-from .fit_behaviour import subject_log_likelihood as subject_log_likelihood
 from .learner_choices import LearnerChoices as LearnerChoices
-from .likelihood import choice_log_probs as choice_log_probs
 from .likelihood import log_likelihood as log_likelihood
 from .models_by_name import ready_model as ready_model
 from .planner_choices import PlannerChoices as PlannerChoices

@@ -14,18 +14,9 @@ from bayes_mdp.agents.common.learner import ChecksBelief, Learner
 from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
 from bayes_mdp.behaviour.behaviour_model import Parameter, Values, check_function
 from bayes_mdp.inference.detection.degrees import output_flows, site_flow
-from bayes_mdp.mdp import (
-    Agent,
-    CanUpdate,
-    Episodic,
-    PlansFromState,
-    Policy,
-    Problem,
-    ReplanContext,
-    ReplanRule,
-    Transitions,
-)
+from bayes_mdp.mdp import Agent, CanUpdate, Episodic, PlansFromState, Policy, Problem, ReplanContext, Transitions
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.agent import ReplanRule
 from bayes_mdp.utils.validation import check_bool, check_type
 
 LAPSE = "lapse"

@@ -47,10 +47,9 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
     """
     arguments = parser.parse_args(argv)
     arguments.line = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])  # for reports
-    if argv is None and not arguments.verbose:
-        # XLA writes of a compilation that takes minutes on a busy machine: nothing that a user could act upon. What
-        # fails is an exception. Read when JAX is loaded, which no command has done yet.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if argv is None and arguments.verbose:
+        # What the package keeps off the screen (see `bayes_mdp`). Read when JAX is loaded, which no command has done.
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
         from bayes_mdp.cli.compilation_cache import keep_compiled_programs

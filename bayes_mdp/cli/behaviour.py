@@ -26,7 +26,8 @@ from bayes_mdp.cli.options import (
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from bayes_mdp.behaviour import BehaviourModel, BehaviourPosterior, ChoiceLog
+    from bayes_mdp.behaviour import BehaviourModel, ChoiceLog
+    from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
     from bayes_mdp.inference import NUTS
 
 COLUMNS = {
@@ -110,9 +111,8 @@ def _behaviour(arguments: argparse.Namespace) -> int | None:
         print(f"table: {arguments.table}")
     if arguments.netcdf:
         import bayes_mdp as bm
-        from bayes_mdp.calibration import save_draws
 
-        save_draws(bm.to_arviz(posterior), arguments.netcdf)
+        bm.save(bm.to_arviz(posterior), arguments.netcdf)
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
         _draw(arguments, key, models[arguments.agent], posterior, sampler)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bayes_mdp.mdp import Log, Objective
     from bayes_mdp.mdp.contexts import ContextSpace
     from bayes_mdp.models.mdp_spec import Prior
-    from bayes_mdp.recommend import SubgroupDecision
+    from bayes_mdp.recommend.subgroups import SubgroupDecision
 
 OF_CONTEXTS = ("terms", "reference", "by", "practice_by", "population")
 DRAWS = 4000
@@ -174,9 +174,9 @@ def decide_in_contexts(
         objective,
         policies,
         _subgroups(arguments.by) or "context",
-        baseline=baseline,
-        confidence=arguments.confidence,
         options=SubgroupOptions(
+            baseline=baseline,
+            confidence=arguments.confidence,
             slack=arguments.slack,
             initial=initial_of(arguments, space, log),
             population=people,
@@ -250,8 +250,10 @@ def _regression(arguments: argparse.Namespace, space: "ContextSpace", log: "Log"
         seen = np.ones(len(data.reward), bool) if data.reward_observed is None else np.asarray(data.reward_observed)
         reward = _reward_law(arguments, np.asarray(data.reward, np.float64)[seen])
 
+    options = bm.models.RegressionOptions(group=arguments.group)
+
     def prior(space: Any) -> Any:
-        rows = bm.models.logit_rows(space, arguments.terms, reference=reference, group=arguments.group)
+        rows = bm.models.logit_rows(space, arguments.terms, reference=reference, options=options)
         return bm.models.MDPSpec(rows, reward(space))
 
     return prior
@@ -270,14 +272,14 @@ def _reward_law(arguments: argparse.Namespace, rewards: Any) -> "Callable[[Any],
 
     import bayes_mdp as bm
 
-    terms, group = arguments.terms, arguments.group
+    terms, options = arguments.terms, bm.models.RegressionOptions(group=arguments.group)
     if np.isin(rewards, (0.0, 1.0)).all():
-        return lambda space: bm.models.logistic_rewards(space, terms, group=group)
+        return lambda space: bm.models.logistic_rewards(space, terms, options=options)
     # One standard deviation of a column may move a reward by a few of its own; the constant is of the size of the mean.
     spread = float(rewards.std()) or 1.0
     coefficients = dist.Normal(0.0, 2.5 * (spread + abs(float(rewards.mean()))))
     noise = dist.HalfNormal(2.5 * spread)
-    return lambda space: bm.models.linear_rewards(space, terms, group=group, coefficients=coefficients, noise=noise)
+    return lambda space: bm.models.linear_rewards(space, terms, coefficients=coefficients, noise=noise, options=options)
 
 
 def _people(path: str) -> Any:

@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from bayes_mdp.decisions.information.sample_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
-    from bayes_mdp.inference import GivenDraws
+    from bayes_mdp.inference.draws.given_draws import GivenDraws
     from bayes_mdp.mdp import StateActionSpace
-    from bayes_mdp.recommend import Decision, SubgroupDecision
+    from bayes_mdp.recommend.decision import Decision
+    from bayes_mdp.recommend.subgroups import SubgroupDecision
 
 STRATEGIES = "compare strategies of a decision model: costs, effects, acceptability, value of information"
 GRID = 51
@@ -199,7 +200,6 @@ def _decide(arguments: argparse.Namespace) -> None:
         objective,
         policies=policies_of(arguments, space),
         baseline=baseline_of(arguments, space),
-        confidence=arguments.confidence,
         options=DecideOptions(
             limits=PolicyLimits(
                 min_count=arguments.min_count,
@@ -209,6 +209,7 @@ def _decide(arguments: argparse.Namespace) -> None:
             ),
             slack=arguments.slack,
             num_draws=draws,
+            confidence=arguments.confidence,
             space=space,
             criterion=arguments.criterion,
             split=arguments.split,
@@ -292,12 +293,12 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         objective,
         arguments.criterion,
         baseline=baseline,
-        confidence=arguments.confidence,
         initial=initial,
         options=ChooseOptions(
             limits=PolicyLimits(stochastic=arguments.stochastic, budgets=budgets),
             slack=arguments.slack,
             num_draws=num_draws,
+            confidence=arguments.confidence,
         ),
     )
     print(posterior, "", choice, *_policy_lines(choice.policy, space), sep="\n")

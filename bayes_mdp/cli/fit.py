@@ -195,10 +195,8 @@ def _keep(
         bm.save(posterior, arguments.save)
         print(f"posterior: {arguments.save}")
     if arguments.netcdf:
-        from bayes_mdp.calibration import save_draws
-
         assert not isinstance(log, bm.mdp.FoldedLog)  # `_read` has refused it
-        save_draws(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
+        bm.save(bm.to_arviz(posterior, key=key, data=log), arguments.netcdf)
         print(f"draws: {arguments.netcdf}")
     if arguments.figure:
         from bayes_mdp.experiments.plots.result_plots import plot_posterior

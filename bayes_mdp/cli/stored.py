@@ -138,7 +138,7 @@ def load_stored(path: str) -> "InferredPosterior | ContextPosterior":
     Raises:
         ValueError, OSError: as `bm.load`; draws of MDPs alone, which no command writes.
     """
-    from bayes_mdp.inference import PosteriorSamples
+    from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples
     from bayes_mdp.inference.storage import load
 
     posterior = load(path)

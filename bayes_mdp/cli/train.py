@@ -117,7 +117,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
 
 
 def _check_film(arguments: argparse.Namespace, env: "ObservedEnvironment | HostEnv") -> None:
-    from bayes_mdp.mdp import HasCells
+    from bayes_mdp.mdp.environment import HasCells
 
     if arguments.film is not None and not isinstance(env, HasCells):
         raise ValueError(f"--film is given for {arguments.env}, which has no map, expected it for one such as deep_sea")

@@ -13,8 +13,9 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
-from bayes_mdp.mdp import CanSampleLazily, Objective, StateActionSpace
+from bayes_mdp.mdp import Objective, StateActionSpace
 from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
+from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba, require_searchable
 from bayes_mdp.random.host_generator import host_generator

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -83,12 +83,6 @@ class BayesOptimal(eqx.Module):
     space: StateActionSpace
     discount: float = 1.0
     untried: UntriedRewards | None = None
-
-    @overload
-    def share(self, value: float) -> float: ...
-
-    @overload
-    def share(self, value: ArrayLike) -> float | Float[np.ndarray, "*values"]: ...
 
     def share(self, value: ArrayLike) -> float | Float[np.ndarray, "*values"]:
         """The share of the optimum that `value` (a number or an array) is.

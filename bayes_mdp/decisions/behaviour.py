@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Policies to judge: `greedy` (the best in the mean MDP) and `behaviour_policy` (what the log did). Host-side.
 
 `anchored_values` is the mean return of the log, plus what the posterior says that a policy gains over the behaviour.
@@ -40,7 +42,7 @@ from bayes_mdp.mdp.labels import AS_LOGGED, STEP_LEVEL, LoggedPolicy, labels_of,
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.planning import Solution
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar

@@ -33,8 +33,8 @@ from bayes_mdp.decisions.host_values import (
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
 
 

@@ -37,10 +37,11 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.inference.pair_draws import effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
-from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels, Validity
+from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.planning.occupancy import find_cycle
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.typing import AnyArray, InitialLike

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`compare_policies`: several policies in common draws of the posterior, so that differences are sharp."""
 
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.decisions.outcomes import Outcome
+from bayes_mdp.decisions.outcomes import Outcome, check_outcomes
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     describe_basis,
@@ -29,7 +31,7 @@ from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import InitialLike, RealScalar
-from bayes_mdp.utils.validation import check_bool, check_type, described
+from bayes_mdp.utils.validation import check_bool, check_type
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -123,7 +125,7 @@ class PolicyComparison(eqx.Module):
         values = list(self.values.values())
         outcomes = tuple(values[0].outcomes)
         if not outcomes:
-            raise ValueError("there are no outcomes, expected compare_policies(..., outcomes=...) for strategies")
+            raise ValueError("there are no outcomes, expected those of VerdictOptions(outcomes=...) for strategies")
         # Outcomes of policies are strategies to those who compare costs and effects.
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
         from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws  # xarray and scipy.stats: a second
@@ -181,13 +183,14 @@ class PolicyComparison(eqx.Module):
 
 @dataclass(frozen=True)
 class VerdictOptions:
-    """What is known beforehand of the policies that `compare_policies` compares; its verdict rests on it.
+    """Options of `compare_policies` that seldom change: what its verdict rests on, and what else is summed.
 
     Args:
         value_range: the lowest and the highest value that any policy can have, if known: there is no verdict if a draw
             lies outside.
         held_out: whether the policies were chosen without the data of this posterior. If not, there is no verdict if a
             policy is optimal in the mean MDP of this posterior.
+        outcomes: name -> `Outcome`, as of `ValueOptions`.
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -199,10 +202,12 @@ class VerdictOptions:
 
     value_range: Range | None = None
     held_out: bool = False
+    outcomes: Mapping[str, Outcome | CanSample] | None = None
 
     def __post_init__(self) -> None:
         check_value_range(self.value_range)
         check_bool("held_out", self.held_out)
+        check_outcomes(self.outcomes)
 
 
 @accepts_moved("compare_policies")
@@ -214,18 +219,17 @@ def compare_policies(
     *,
     initial: InitialLike | None = None,
     num_draws: int = 2000,
-    outcomes: Mapping[str, Outcome] | None = None,
     options: VerdictOptions = VerdictOptions(),
 ) -> PolicyComparison:
     """Which policy is best, and by how much: every policy in the same draws of the posterior. Host-side.
 
     Args:
-        key, posterior, objective, num_draws, outcomes: see `policy_value`; the draws are those of
+        key, posterior, objective, num_draws: see `policy_value`; the draws are those of
             `policy_value` with this key.
         policies: name -> policy, each as in `policy_value`.
         initial: as in `policy_value`; `decide` takes the log by default.
-        options: what the verdict rests on: the range of values, whether the policies were fixed beforehand (see
-            `VerdictOptions`).
+        options: what the verdict rests on: the range of values, whether the policies were fixed beforehand;
+            costs and effects to be summed too (see `VerdictOptions`).
 
     Returns:
         Values of every policy, draw by draw, the differences, and a verdict on them.
@@ -247,7 +251,7 @@ def compare_policies(
     if not policies:
         raise ValueError("policies is empty, expected at least one policy by its name")
     with stage("policies in common draws"):
-        values = policy_values(key, posterior, policies, objective, initial, num_draws, outcomes)
+        values = policy_values(key, posterior, policies, objective, initial, num_draws, options.outcomes)
     # Nobody says how the policies were chosen unless the caller does.
     chosen_by: ChosenBy = "other data" if options.held_out else ""
     return comparison_of(values, key, posterior, policies, objective, options.value_range, chosen_by)
@@ -259,8 +263,7 @@ def read_names(policies: Mapping[str, PolicyOrLabels]) -> dict[str, PolicyOrLabe
     Raises:
         TypeError: no mapping, or a text in place of a policy. ValueError: two names that are written alike.
     """
-    if not isinstance(policies, Mapping):
-        raise TypeError(f"policies is {described(policies)}, expected name -> policy")
+    check_type("policies", policies, Mapping, "name -> policy")
     for name, policy in policies.items():
         if isinstance(policy, str):
             raise TypeError(

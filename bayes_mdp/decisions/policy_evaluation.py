@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`policy_value`: how good a policy is and how sure one may be: it is evaluated in draws of the posterior.
 
 `Start`, first: the distribution of the first state that values are for, and where it is from, in words.
@@ -45,7 +47,8 @@ from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
-from bayes_mdp.planning import policy_probs
+from bayes_mdp.planning.policy_arrays import policy_probs
+from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts, see
@@ -58,6 +61,7 @@ from bayes_mdp.utils.validation import (
     check_key,
     check_name,
     check_number,
+    check_type,
     first_index,
 )
 
@@ -232,7 +236,7 @@ class PolicyValue(eqx.Module):
         expected = "a finite number, zero or greater"
         check_number("wtp", wtp, lambda x: np.isfinite(x) & (x >= 0), expected)
         if not self.outcomes:
-            raise ValueError("there are no outcomes, expected policy_value(..., outcomes=...) for a net benefit")
+            raise ValueError("there are no outcomes, expected those of ValueOptions(outcomes=...) for a net benefit")
         for argument, name in (("effect", effect), ("cost", cost)):
             check_name(argument, name, self.outcomes)
         # Draw by draw: effect and cost of a draw are of one world.
@@ -283,55 +287,71 @@ class PolicyValue(eqx.Module):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class ValueOptions:
+    """Options of `policy_value` that seldom change.
+
+    Args:
+        outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance;
+            or a posterior whose rewards it is, learnt from the same log. What the posterior has learnt beside its
+            reward (`read_log(outcomes=...)`) is summed too, unless one of these has its name.
+        population: of a posterior with contexts, who is meant: "log" (None) the subjects of the log at their first row,
+            a DataFrame with a row for each person, or Float[C], weights of the contexts (see
+            `bayes_mdp.decisions.for_whom`).
+        population_uncertainty: whether these weights are uncertain too: Dirichlet(people in each context).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.decisions.ValueOptions(outcomes={"cost": bm.decisions.Outcome([0.0, 100.0])}).population_uncertainty
+        False
+    """
+
+    outcomes: Mapping[str, Outcome | CanSample] | None = None
+    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None
+    population_uncertainty: bool = False
+
+    def __post_init__(self) -> None:
+        check_outcomes(self.outcomes)
+        check_bool("population_uncertainty", self.population_uncertainty)
+
+
 @overload
 def policy_value(
     key: PRNGKeyArray,
-    posterior: CanSample,
-    policy: PolicyOrLabels,
+    posterior: CanSample | InContexts,
+    policy: PolicyOrLabels | Callable[..., Any],
     objective: Objective,
     *,
-    initial: InitialLike | None = None,
-    num_draws: int = 2000,
-    outcomes: Mapping[str, Outcome | CanSample] | None = None,
-) -> PolicyValue: ...
-@overload
-def policy_value(
-    key: PRNGKeyArray,
-    posterior: InContexts,
-    policy: Any,
-    objective: Objective,
-    *,
-    initial: InitialLike | None = None,
-    num_draws: int = 2000,
     by: None = None,
-    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
-    population_uncertainty: bool = False,
+    initial: InitialLike | None = None,
+    num_draws: int = 2000,
+    options: ValueOptions = ValueOptions(),
 ) -> PolicyValue: ...
 @overload
 def policy_value(
     key: PRNGKeyArray,
     posterior: InContexts,
-    policy: Any,
+    policy: PolicyOrLabels | Callable[..., Any],
     objective: Objective,
     *,
+    by: str | Sequence[str],
     initial: InitialLike | None = None,
     num_draws: int = 2000,
-    by: str | Sequence[str],
-    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
-    population_uncertainty: bool = False,
+    options: ValueOptions = ValueOptions(),
 ) -> ValuesBy: ...
+@accepts_moved("policy_value")
 def policy_value(
     key: PRNGKeyArray,
     posterior: CanSample | InContexts,
     policy: Any,
     objective: Objective,
     *,
+    by: str | Sequence[str] | None = None,
     initial: InitialLike | None = None,
     num_draws: int = 2000,
-    outcomes: Mapping[str, Outcome | CanSample] | None = None,
-    by: str | Sequence[str] | None = None,
-    population: "Literal['log'] | pd.DataFrame | ArrayLike | None" = None,
-    population_uncertainty: bool = False,
+    options: ValueOptions = ValueOptions(),
 ) -> PolicyValue | ValuesBy:
     """The value of a policy with an interval: its expected return in `num_draws` draws of the posterior. Host-side.
 
@@ -349,17 +369,12 @@ def policy_value(
             log shows them only by so many visits; those of an array count as known. In contexts it may depend on these:
             an array with a first axis of contexts, or a function {covariate: value} -> policy.
         objective: Discounted, Episodic, AverageReward or FirstExit.
+        by: of a posterior with contexts: "context", or the covariates that make subgroups, each with a value of its
+            own; None: one value, standardised over the population.
         initial: distribution of the first state: [S], a state's label, {label: probability}, or a log (as often as its
             episodes begin in each state); None: that of the drawn MDPs, or else uniform (see `initial_given`).
         num_draws: number of draws, at least 2; of `GivenDraws` no more than there are, each once.
-        outcomes: name -> `Outcome`: what else is summed in the same draws of the rows, costs and effects for instance;
-            or a posterior whose rewards it is, learnt from the same log. What `posterior` has learnt beside its reward
-            (`read_log(outcomes=...)`) is summed too, unless one of these has its name.
-        by: of a posterior with contexts: "context", or the covariates that make subgroups, each with a value of its
-            own; None: one value, standardised over the population.
-        population: likewise, who is meant: "log" (None) the subjects of the log at their first row, a DataFrame with a
-            row for each person, or Float[C], weights of the contexts (see `bayes_mdp.decisions.for_whom`).
-        population_uncertainty: whether these weights are uncertain too: Dirichlet(people in each context).
+        options: costs and effects to be summed too, the population that a value is for (see `ValueOptions`).
 
     Returns:
         A `PolicyValue`; with `by` a `ValuesBy`, one for each subgroup.
@@ -377,14 +392,15 @@ def policy_value(
         >>> bool(abs(value.mean - 11 / 12) < 0.05)  # ten rewards of 1, a uniform prior
         True
     """
-    check_bool("population_uncertainty", population_uncertainty)
+    check_type("options", options, ValueOptions, "ValueOptions")
+    outcomes, population = options.outcomes, options.population
     if isinstance(posterior, InContexts):
         if outcomes is not None:
             raise ValueError("outcomes is given for a posterior with contexts, expected posterior.at(context)")
         # Contexts have values of their own, which a population then weighs.
-        who = (by, population, population_uncertainty)
+        who = (by, population, options.population_uncertainty)
         return value_for(policy_values, key, posterior, policy, objective, initial, num_draws, *who)
-    if by is not None or population is not None or population_uncertainty:
+    if by is not None or population is not None or options.population_uncertainty:
         raise TypeError(
             f"by or population is given, and the posterior ({type(posterior).__name__}) has no contexts, expected that "
             f"of a log read with covariates= {see('how-to/covariates')}"

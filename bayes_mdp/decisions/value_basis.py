@@ -18,20 +18,15 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
-from bayes_mdp.mdp import (
-    MDP,
+from bayes_mdp.mdp import MDP, CanCount, CanMean, CanSample, Objective, SparseMDP
+from bayes_mdp.mdp.protocols import (
     CanBorrow,
-    CanCount,
     CanCountPrior,
-    CanMean,
-    CanSample,
     CanWeighPrior,
     CanWeighRewards,
-    Objective,
     PriorWeight,
-    SparseMDP,
+    describe_weight,
 )
-from bayes_mdp.mdp.protocols import describe_weight
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.utils.messages import amount
 from bayes_mdp.utils.typing import AnyArray

@@ -1,11 +1,9 @@
 from .actor import Actor as Actor
 from .compare_agents import Task as Task
 from .compare_agents import compare as compare
-from .compare_agents import comparison_agents as comparison_agents
 from .describe import show_versions as show_versions
 from .ranking import describe_compare as describe_compare
 from .ranking import leaderboard as leaderboard
-from .results import save_result as save_result
 from .run_agent import run as run
 from .run_config import RunOptions as RunOptions
 from .run_config import SweepOptions as SweepOptions

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`Actor`: an agent that acts step by step in any loop, with one compiled call per plan and plain numbers between.
 
 Replanning rules decide on the host as the compiled `due` does, without a compiled call at every step. The definition of
@@ -11,13 +13,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from operator import index
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents import ChecksLearnt, Learner
+from bayes_mdp.agents import Learner
+from bayes_mdp.agents.common.learner import ChecksLearnt
 from bayes_mdp.agents.common.replan import (
     Doubling,
     EveryEpisode,
@@ -54,7 +58,7 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.reward_support import RewardSupport
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
 from bayes_mdp.utils.validation import check_initial, check_key, check_shape
 
@@ -169,7 +173,7 @@ class ActorChecks:
 
 
 def check_actor(
-    agent: Agent,
+    agent: Agent[Any],
     space: StateActionSpace,
     objective: Objective,
     key: PRNGKeyArray,
@@ -194,7 +198,7 @@ def check_actor(
     check_initial(initial, space.n_states)
 
 
-def check_num_envs(agent: Agent, num_envs: int | None) -> None:
+def check_num_envs(agent: Agent[Any], num_envs: int | None) -> None:
     """Refuse several parallel environments for an agent of one: it would mix them.
 
     Raises:
@@ -255,7 +259,7 @@ class Actor:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Any],
         space: StateActionSpace,
         *,
         objective: Objective,
@@ -498,7 +502,7 @@ class Actor:
     def belief(self) -> BeliefTree:
         """The posterior after all transitions; of an agent with a belief of its own, its state.
 
-        A warning is given where the agent could not learn from all of them (`agents.ChecksLearnt`).
+        A warning is given where the agent could not learn from all of them (its `check_learnt`).
         """
         if self._core is None:
             return self._belief

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`compare`: agents on problems, every agent for the same number of seeds, one Dataset with the leaderboard.
 
 The problems of the package (`PROBLEMS`) are small environments in episodes for every agent but `TSDE`. Each is
@@ -47,6 +49,7 @@ from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import check_file, check_folder
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
 if TYPE_CHECKING:
@@ -78,8 +81,7 @@ class Task:
     prior: PriorLike = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.env, Environment):
-            raise TypeError(f"env is a {type(self.env).__name__}, expected an Environment")
+        check_type("env", self.env, Environment, "an Environment")
         check_objective(self.objective)
         require_undiscounted(self.objective, "runs of agents")
         check_count("length", self.length)
@@ -174,7 +176,7 @@ def _dense(env: Environment) -> MDP:
 
 
 Item = TypeVar("Item")
-AgentsLike: TypeAlias = Mapping[str, Agent] | Sequence[str | Agent] | Agent | str
+AgentsLike: TypeAlias = Mapping[str, Agent[Any]] | Sequence[str | Agent[Any]] | Agent[Any] | str
 """Agents by name, or a sequence of them and of names of `AGENTS`, or one."""
 EnvsLike: TypeAlias = Mapping[str, Environment | Task] | Sequence[str | Environment | Task] | Environment | Task | str
 """Environments or tasks by name, or a sequence of them and of names of `PROBLEMS`, or one."""
@@ -215,7 +217,7 @@ problems, not tuned on these: bonuses of theorems are so wide that no learning i
 QUICK_AGENTS = ("psrl", "bql", "ube", "moment_matching", "k_learning", "ucbvi", "epsilon_greedy_q")
 
 
-def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Agent]:
+def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "scaled") -> dict[str, Agent[Any]]:
     """Agents of the package by name, for `compare`.
 
     Args:
@@ -228,8 +230,9 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     """
     check_name("constants", constants, CONSTANTS)
     names = AGENTS if names is None else names
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str):
         raise TypeError(f"names is {described(names)}, expected a list of names of agents")
+    check_type("names", names, Iterable, "a list of names of agents")
     names = tuple(names)
     for i, name in enumerate(names):
         if name in names[:i]:
@@ -239,7 +242,7 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
 
 
-def name_agents(agents: AgentsLike) -> dict[str, Agent]:
+def name_agents(agents: AgentsLike) -> dict[str, Agent[Any]]:
     """The agents by name: a mapping as it is; of a sequence names of `AGENTS` with their defaults, objects by class.
 
     Raises:
@@ -253,7 +256,7 @@ def name_agents(agents: AgentsLike) -> dict[str, Agent]:
     return {str(name): agent for name, agent in named.items()}
 
 
-def _agent(item: str | Item) -> tuple[str, Agent | Item]:
+def _agent(item: str | Item) -> tuple[str, Agent[Any] | Item]:
     """A name becomes the agent; `name_agents` checks what else there is."""
     if isinstance(item, str):
         check_name("agent", item, AGENTS)
@@ -399,11 +402,12 @@ def compare(
     if options.regret is not None:
         raise ValueError(f"options.regret is {options.regret!r}, expected None: scores are of the rewards received")
     check_executor(executor)
-    options = replace(options, progress=False)
+    show, options = options.progress, replace(options, progress=False)
     levels = {name: levels_of(task.env.mdp, task.objective) for name, task in tasks.items()}
     attributes = _attributes(players, tasks, num_seeds, options, key)
     cells = Cells(None if path is None else folder_of(path), attributes, executor)
-    played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
+    with stage("compare", show=show):
+        played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
     result = _to_dataset(players, tasks, levels, played)
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
     result.attrs = {"format": COMPARE_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}
@@ -444,8 +448,7 @@ def _task(
 ) -> Task:
     if isinstance(env, Task):
         return env if length is None else replace(env, length=length)
-    if not isinstance(env, Environment):
-        raise TypeError(f"envs[{name!r}] is a {type(env).__name__}, expected an Environment or a Task")
+    check_type(f"envs[{name!r}]", env, Environment, "an Environment or a Task")
     if objective is None:
         if env.mdp.horizon is None:
             raise ValueError(f"objective is None, expected one for envs[{name!r}], which has no horizon of its own")
@@ -456,7 +459,7 @@ def _task(
     return Task(env, objective, length, prior)
 
 
-def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> None:
+def _check_priors(players: Mapping[str, Agent[Any]], tasks: Mapping[str, Task]) -> None:
     # The first agent that needs a prior, and the first task that has none: together they are at fault.
     needs_prior = next((name for name, agent in players.items() if not isinstance(agent, Learner)), None)
     bare = next((name for name, task in tasks.items() if task.prior is None), None)
@@ -465,7 +468,7 @@ def _check_priors(players: Mapping[str, Agent], tasks: Mapping[str, Task]) -> No
 
 
 def _attributes(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     num_seeds: int,
     options: RunOptions,
@@ -496,7 +499,7 @@ def _fingerprint(task: Task) -> str | None:
 
 
 def _play_all(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
     how: tuple[int, RunOptions, PRNGKeyArray],
@@ -564,7 +567,7 @@ def _parts(result: "xr.Dataset", length: int) -> np.ndarray:
 
 
 def _to_dataset(
-    players: Mapping[str, Agent],
+    players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
     played: Mapping[tuple[str, str], Mapping[str, np.ndarray]],

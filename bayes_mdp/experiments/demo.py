@@ -19,13 +19,15 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
-from bayes_mdp.decisions import PolicyComparison, compare_policies
+from bayes_mdp.decisions import compare_policies
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.envs import from_gymnasium, read_log
 from bayes_mdp.experiments.plots.result_plots import plot_regret, plot_values
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.run_agent import run
-from bayes_mdp.inference import evidence, infer, save
+from bayes_mdp.inference import evidence, infer
 from bayes_mdp.inference.route import InferredPosterior
+from bayes_mdp.inference.storage import save
 from bayes_mdp.mdp import Discounted, Environment, Log, SparseMDP, StateActionSpace
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.models.mdp_spec import Prior

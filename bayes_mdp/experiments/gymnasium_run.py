@@ -39,8 +39,9 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
-from bayes_mdp.mdp import AverageReward, CanThin, StateActionSpace
-from bayes_mdp.random import plain_key
+from bayes_mdp.mdp import AverageReward, StateActionSpace
+from bayes_mdp.mdp.protocols import CanThin
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.progress import Progress
 
 if TYPE_CHECKING:

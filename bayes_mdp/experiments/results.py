@@ -29,8 +29,8 @@ EVALUATION_FORMAT = "bayes_mdp evaluation 1"
 SCORECARD_FORMAT = "bayes_mdp scorecard 1"
 SWEEP_FORMAT = "bayes_mdp sweep 1"
 DECISION_FORMAT = "bayes_mdp decision 1"
-_FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT, SCORECARD_FORMAT)
-_FORMATS += (SWEEP_FORMAT, DECISION_FORMAT)
+FORMATS = (FORMAT, REPRODUCTION_FORMAT, COMPARE_FORMAT, TRAIN_FORMAT, EVALUATION_FORMAT, SCORECARD_FORMAT)
+FORMATS += (SWEEP_FORMAT, DECISION_FORMAT)
 
 
 def to_dataset(
@@ -123,8 +123,8 @@ def load_result(path: str | Path) -> "xr.Dataset":
         >>> bm.load("run.nc").identical(result)
         True
     """
-    result = read_netcdf(path, "a whole NetCDF file that save_result or run(path=...) wrote")
-    if result.attrs.get("format") not in _FORMATS:
+    result = read_netcdf(path, "a whole NetCDF file that save or run(path=...) wrote")
+    if result.attrs.get("format") not in FORMATS:
         raise ValueError(f"path is {str(path)!r} of format {result.attrs.get('format')!r}, expected {FORMAT!r}")
     return result
 

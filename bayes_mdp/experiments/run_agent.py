@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`run`: an agent in an environment; a simulated one and many seeds at once are one compiled program.
 
 An agent that learns from whole episodes is measured in episodes of any length (`run_episodes`), its states listed or
@@ -9,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,10 +57,10 @@ from bayes_mdp.experiments.run_config import (
 from bayes_mdp.mdp import Agent, Environment, FirstExit, Objective, Problem, SimulatedEnvironment, StateActionSpace
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning.solve import refuse_improper
-from bayes_mdp.random import fused_key
+from bayes_mdp.random.threefry import fused_key
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.progress import Progress, stage
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 
 @accepts_moved("run")
 def run(
-    agent: Agent,
+    agent: Agent[Any],
     env: "RunEnvironment",
     *,
     objective: Objective,
@@ -170,11 +172,12 @@ def run(
         check_file(f"{path}.partial")
     check_agent(agent)
     check_objective(objective)
-    if case.in_episodes:
-        result = run_episodes(case, path)
-    else:
-        _require_listed_states(env)
-        result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
+    with stage("run", show=options.progress):
+        if case.in_episodes:
+            result = run_episodes(case, path)
+        else:
+            _require_listed_states(env)
+            result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
         save_result(result, path)
     return result

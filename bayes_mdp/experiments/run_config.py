@@ -24,10 +24,10 @@ from bayes_mdp.mdp import (
     FirstExit,
     Objective,
     PlansFromState,
-    ReplanRule,
     SimulatedEnvironment,
     StateActionSpace,
 )
+from bayes_mdp.mdp.agent import ReplanRule
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior

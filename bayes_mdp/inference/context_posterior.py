@@ -34,8 +34,9 @@ from bayes_mdp.inference.polya_gamma import stick_draws
 from bayes_mdp.inference.sampled.conditioned_program import conditioned
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
@@ -440,7 +441,7 @@ class ContextPosterior:
         return pd.DataFrame({key: x.ravel() for key, x in columns.items()}, index=names)
 
     def coefficient_draws(self, name: str | None = None) -> Float[np.ndarray, "N p K"]:
-        """Draws of the coefficients of a row law, on the scale of its columns.
+        """Draws of the coefficients of a row law, on the scale of its columns: those of its linear predictor.
 
         Args:
             name: of the law.

@@ -11,7 +11,8 @@ from numpyro import handlers
 
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import Program, improper_value
-from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.utils.messages import see, warn_user

@@ -45,19 +45,11 @@ from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, key_of_outcome, pair_draws_of_samples, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
-from bayes_mdp.mdp import (
-    MDP,
-    Counts,
-    FoldedLog,
-    PriorWeight,
-    SparseMDP,
-    StateActionSpace,
-    Transitions,
-    check_transitions,
-)
+from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import Sizes
-from bayes_mdp.mdp.data.transitions import check_weighted
+from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.protocols import PriorWeight
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.reward_support import RewardSupport, union
 from bayes_mdp.models.sufficient_statistics import RewardSums
@@ -854,7 +846,7 @@ def log_predictive_outcome(posterior: ConjugatePosterior, transitions: Transitio
     """
     place = _place(posterior, transitions)
     # The predictive of a Dirichlet row is its mean, c_o / c0.
-    return transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place)))
+    return jnp.asarray(transitions.row_weight(jnp.log(pick(posterior.transition_probs.mean(), place))))
 
 
 def log_predictive_reward(posterior: ConjugatePosterior, transitions: Transitions) -> Float[Array, "*N"]:

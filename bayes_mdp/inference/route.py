@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`infer` (and `fit_for`, for many data sets): prior and data to a posterior, by the best route that can be proven.
 
 `ready_made`: the belief of a ready prior (`bayes_mdp.models`) before any data, from its hyperparameters.
@@ -55,17 +57,11 @@ from bayes_mdp.inference.pooled import pooled_posterior
 from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
-from bayes_mdp.mdp import (
-    CanWeighRewards,
-    Counts,
-    FoldedLog,
-    Log,
-    Source,
-    StateActionSpace,
-    Transitions,
-    check_transitions,
-)
+from bayes_mdp.mdp import Counts, FoldedLog, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.contexts import ContextSpace
+from bayes_mdp.mdp.data.folded_log import Source
+from bayes_mdp.mdp.data.transitions import check_transitions
+from bayes_mdp.mdp.protocols import CanWeighRewards
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.dirichlet_prior import row_concentrations

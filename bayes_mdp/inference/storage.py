@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Save a posterior to one file, and load it: whole and unaltered, or not at all.
 
 Format (version 3, little-endian): magic `BAYESMDP`, length of the header (8 bytes), header (JSON: format version,
@@ -14,7 +16,7 @@ import hashlib
 import json
 import math
 import os
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import equinox as eqx
 import jax
@@ -53,6 +55,7 @@ from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
 from bayes_mdp.utils.messages import version_of
 from bayes_mdp.utils.typing import Json
+from bayes_mdp.utils.validation import check_type
 
 FORMAT_VERSION = 3
 _MAGIC = b"BAYESMDP"
@@ -108,7 +111,7 @@ _LATER = {**dict.fromkeys(("sources", "base_shares", "observed", "outcomes")), "
 """Fields that came later, and what they were before."""
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
-Law: TypeAlias = dist.Distribution | constraints.Constraint | transforms.Transform
+Law: TypeAlias = dist.Distribution | constraints.Constraint[Any] | transforms.Transform[Any]
 Storable: TypeAlias = (
     ConjugatePosterior
     | PosteriorSamples
@@ -123,23 +126,20 @@ Storable: TypeAlias = (
 def save(posterior: Storable, path: str | os.PathLike[str]) -> None:
     """Write `posterior` to `path`; the file appears whole (it is written beside and renamed).
 
-    Raises:
-        TypeError: not a posterior of this package, a state or action name that is no str, int, float, bool, None or
-            tuple of those, a reward law that is not NumPyro's own.
-        OSError: the file cannot be written.
+    Args:
+        posterior: as `infer` returns it.
+        path: of the file.
 
-    Example:
-        >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
-        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
-        >>> bm.load("posterior.bm").method
-        'exact'
+    Raises:
+        TypeError, OSError: as `bayes_mdp.save`.
     """
-    if not isinstance(posterior, Storable):
-        # A class outside this list may hold what no file can: refused, not half saved.
-        raise TypeError(
-            f"posterior is a {type(posterior).__name__}, expected a posterior as infer returns it, "
-            "PosteriorSamples or a Mixture"
-        )
+    # A class outside this list may hold what no file can: refused, not half saved.
+    check_type(
+        "result",
+        posterior,
+        get_args(Storable),
+        "a posterior as infer returns it, a Dataset that run or another function returned, or the draws of to_arviz",
+    )
     # The tree is JSON with arrays by number; the arrays follow as raw bytes; a checksum over all of it ends the file.
     arrays: list[np.ndarray] = []
     kept = to_store(posterior) if isinstance(posterior, ContextPosterior) else posterior

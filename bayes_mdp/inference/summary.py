@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
-from bayes_mdp.mdp import CanCountPrior, StateActionSpace
-from bayes_mdp.mdp.protocols import describe_weight
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.protocols import CanCountPrior, describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
 from bayes_mdp.utils.messages import see

@@ -1,12 +1,18 @@
-"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms."""
+"""Nouns: hypotheses, spaces, objectives, data, environments, and the protocols between packages. No algorithms.
 
-from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext, ReplanLike, ReplanRule
-from bayes_mdp.mdp.data.folded_log import FoldedLog, Source
+Start with the file `bayes_mdp.mdp.protocols`, which says what a posterior, a policy, an agent and a reward law are. A
+log is a `Log` of `Transitions`; an environment of your own is an `Environment`, a `SimulatedEnvironment` (too many
+states to list) or an `ObservedEnvironment` (observations in place of states).
+"""
+
+from typing import TYPE_CHECKING
+
+from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext, ReplanLike
+from bayes_mdp.mdp.data.folded_log import FoldedLog
 from bayes_mdp.mdp.data.log_split import split_log
-from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions, check_transitions
+from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions
 from bayes_mdp.mdp.environment import (
     Environment,
-    HasCells,
     NormalReward,
     ObservedEnvironment,
     Picture,
@@ -17,62 +23,31 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, restart_at_ends, unroll
 from bayes_mdp.mdp.objectives import AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.protocols import (
     Agent,
-    CanBorrow,
-    CanBoundRows,
     CanCount,
-    CanCountPrior,
-    CanExpectNext,
-    CanInform,
     CanMean,
-    CanPredict,
-    CanRefit,
     CanSample,
-    CanSampleBackup,
-    CanSampleLazily,
-    CanSampleNext,
-    CanSplit,
-    CanThin,
     CanUpdate,
-    CanWeighPrior,
-    CanWeighRewards,
     HasVariances,
     KeepsAccount,
     Learner,
-    NamesSharedParameters,
     PlansFromState,
     Policy,
     PolicyLike,
     PolicyOrLabels,
     Posterior,
-    PriorWeight,
     RewardLaw,
-    RowIntervals,
 )
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.mdp.validity import Validity
+from bayes_mdp.renamed import with_old_names
 
 __all__ = [
     "MDP",
     "Agent",
     "AverageReward",
-    "CanBorrow",
-    "CanBoundRows",
     "CanCount",
-    "CanCountPrior",
-    "CanExpectNext",
-    "CanInform",
     "CanMean",
-    "CanPredict",
-    "CanRefit",
     "CanSample",
-    "CanSampleBackup",
-    "CanSampleLazily",
-    "CanSampleNext",
-    "CanSplit",
-    "CanThin",
     "CanUpdate",
-    "CanWeighPrior",
-    "CanWeighRewards",
     "Counts",
     "DecisionPoint",
     "Discounted",
@@ -80,12 +55,10 @@ __all__ = [
     "Episodic",
     "FirstExit",
     "FoldedLog",
-    "HasCells",
     "HasVariances",
     "KeepsAccount",
     "Learner",
     "Log",
-    "NamesSharedParameters",
     "NormalReward",
     "Objective",
     "ObservedEnvironment",
@@ -95,22 +68,19 @@ __all__ = [
     "PolicyLike",
     "PolicyOrLabels",
     "Posterior",
-    "PriorWeight",
     "Problem",
     "ReplanContext",
     "ReplanLike",
-    "ReplanRule",
     "RewardLaw",
-    "RowIntervals",
     "SimulatedEnvironment",
-    "Source",
     "SparseMDP",
     "StateActionSpace",
     "TimeStep",
     "Transitions",
-    "Validity",
-    "check_transitions",
     "restart_at_ends",
     "split_log",
     "unroll",
 ]
+
+if not TYPE_CHECKING:  # a type checker takes no name of 0.2
+    __getattr__ = with_old_names(__name__)

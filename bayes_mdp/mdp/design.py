@@ -84,9 +84,22 @@ class Design:
 
     @property
     def standardised(self) -> Float[np.ndarray, "C S A p"]:
-        """(values - mean) / spread."""
+        """(values - mean) / spread; a column of a block (`by=`) is 0 outside it."""
         self._check_memory(2)
-        return (self.values - self.mean) / self.spread
+        return self.standardise(self.values.copy())
+
+    def standardise(self, values: Float[np.ndarray, "... p"]) -> Float[np.ndarray, "... p"]:
+        """Columns as they stand, standardised in place.
+
+        A mean is taken off in the block of its column alone, where its constant is 1: taken off everywhere, the
+        coefficients of one block would move the others.
+
+        Args:
+            values: of any cells.
+        """
+        values -= values @ self._to_constants if self.formula.by else self.mean
+        values /= self.spread
+        return values
 
     def rows(self, cells: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Float[np.ndarray, "M p"]:
         """The columns of some cells alone, as they stand: a log of a million patterns visits few of all cells.

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`Environment`: an MDP that can be simulated, the laws of its rewards, and how it is drawn (`Picture`).
 
 A NumPyro distribution is a law of rewards too; NumPyro is not imported: its methods are used. What can be simulated and

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """A hypothesis about the MDP: `MDP` (dense rows), `SparseMDP` (listed successors), `unroll`, `restart_at_ends`."""
 
 from collections.abc import Sequence

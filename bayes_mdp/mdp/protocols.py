@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """The interfaces between packages, in one file: read it first.
 
 Five roles make every answer of this package. S states, A actions, H steps of an episode where rows depend on the step
@@ -537,7 +539,7 @@ class Agent(Protocol[P_contra]):
     number. The next state has the structure, shapes and dtypes of the one before, the policy those of the last plan.
     Strings, functions and sizes among the hyperparameters are static: `eqx.field(static=True)`.
 
-    Optional members, each a protocol of `bayes_mdp.agents`:
+    Optional members, each a protocol of this file or (`Checks...`) of `bayes_mdp.agents.common.learner`:
 
     * `observe(problem, state, transition, weight)` (`Learner`): the agent learns by itself, in its own state. It needs
       no prior, and its `plan` gets None as belief.

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`StateActionSpace`: sizes, names, masks and known successors of an MDP whose dynamics are unknown.
 
 `program_cache` keeps what was found out about programs of a space, of large spaces no more than fits.
@@ -5,7 +7,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -318,8 +320,7 @@ class StateActionSpace(Module):
             TypeError: `log` is no `Log`.
             ValueError: as the class; a word in place of `legal` or `successors` that is not the one above.
         """
-        if not isinstance(log, (Log, FoldedLog)):
-            raise TypeError(f"log is a {type(log).__name__}, expected a Log, which has the labels (see read_log)")
+        check_type("log", log, (Log, FoldedLog), "a Log, which has the labels (see read_log)")
         if isinstance(legal, str):
             check_name("legal", legal, (LOGGED,), ", an array of True and False [state, action], None")
             legal = _actions_in_log(log)
@@ -557,7 +558,7 @@ class StateActionSpace(Module):
         return SparseMDP(successor, probs, reward, end_probs=ends, legal=self.legal, initial=initial)
 
     @contextmanager
-    def plates(self, *names: str) -> Iterator[None]:
+    def plates(self, *names: str) -> Generator[None, None, None]:
         """Open the NumPyro plates `step` (-3, if there is a horizon), `state` (-2) and `action` (-1), or those named.
 
         A site in fewer plates has size 1 along the others: it is shared there, and broadcasts. Plates of the space that
@@ -605,7 +606,7 @@ class Plate(NamedTuple):
 
 
 @contextmanager
-def open_plates(wanted: Mapping[str, Plate]) -> Iterator[None]:
+def open_plates(wanted: Mapping[str, Plate]) -> Generator[None, None, None]:
     """Open these plates; one that is open already, of the same name, size and axis, is used as it is.
 
     Args:
@@ -618,7 +619,7 @@ def open_plates(wanted: Mapping[str, Plate]) -> Iterator[None]:
         ValueError: another plate is open on the same axis, or one of the same name that differs.
     """
     import numpyro
-    from numpyro.primitives import _PYRO_STACK  # NumPyro has no public list of the handlers in force
+    from numpyro.primitives import _PYRO_STACK  # pyright: ignore[reportPrivateUsage] (no public list of the handlers in force)
 
     around = [handler for handler in _PYRO_STACK if isinstance(handler, numpyro.plate)]
     open_now = {handler.name: Plate(handler.size, handler.dim) for handler in around}

@@ -1,6 +1,12 @@
-"""Priors over MDPs as NumPyro programs, their `joint` model with data, and ready-made ones (`PRIORS`, by name)."""
+"""Priors over MDPs as NumPyro programs, ready-made ones (`PRIORS`, by name) and what your own needs.
+
+Start with `default_prior` (a log, and nothing else known) or `dirichlet_normal_gamma` (unknown rows and rewards). A
+program returns an `MDPSpec`; `logit_rows` and `linear_rewards` are regressions on covariates; `joint` and
+`predictive` are the conditioned programs, for those who call NumPyro themselves.
+"""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.dirichlet_prior import SupportedDirichlet, supported_dirichlet
@@ -12,18 +18,8 @@ from bayes_mdp.models.hierarchical import (
     sticky,
     unknown_concentration,
 )
-from bayes_mdp.models.joint import joint, observe, predictive, summarise
-from bayes_mdp.models.mdp_spec import (
-    MDPSpec,
-    Prior,
-    RewardTable,
-    check_spec,
-    environment,
-    random_environment,
-    reward_table,
-    to_mdp,
-    transition_table,
-)
+from bayes_mdp.models.joint import joint, predictive
+from bayes_mdp.models.mdp_spec import MDPSpec, Prior, environment, random_environment
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
 from bayes_mdp.models.partial_pooling import partial_pooling
 from bayes_mdp.models.priors import (
@@ -34,19 +30,15 @@ from bayes_mdp.models.priors import (
     known_rewards,
 )
 from bayes_mdp.models.regression_rewards import linear_rewards, logistic_rewards, poisson_rewards
-from bayes_mdp.models.regression_rows import hazard_rows, logit_rows, ordinal_rows, stick_rows
-from bayes_mdp.models.sufficient_statistics import CategoricalCounts, RewardStatistics, Statistics
+from bayes_mdp.models.regression_rows import RegressionOptions, hazard_rows, logit_rows, ordinal_rows, stick_rows
+from bayes_mdp.renamed import with_old_names
 
 __all__ = [
     "PRIORS",
-    "CategoricalCounts",
     "MDPSpec",
     "NormalGamma",
-    "RewardStatistics",
-    "RewardTable",
-    "Statistics",
+    "RegressionOptions",
     "SupportedDirichlet",
-    "check_spec",
     "clustered_states",
     "default_prior",
     "dirichlet_bernoulli",
@@ -62,21 +54,16 @@ __all__ = [
     "logistic_rewards",
     "logit_rows",
     "normal",
-    "observe",
     "ordinal_rows",
     "partial_pooling",
     "poisson_rewards",
     "predictive",
     "random_environment",
-    "reward_table",
     "robust_rewards",
     "shared_rewards",
     "stick_rows",
     "sticky",
-    "summarise",
     "supported_dirichlet",
-    "to_mdp",
-    "transition_table",
     "unknown_concentration",
 ]
 
@@ -94,3 +81,6 @@ PRIORS: dict[str, Callable[..., Prior]] = {
     "robust_rewards": robust_rewards,
     "partial_pooling": partial_pooling,
 }
+
+if not TYPE_CHECKING:  # a type checker takes no name of 0.2
+    __getattr__ = with_old_names(__name__)

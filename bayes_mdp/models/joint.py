@@ -10,7 +10,8 @@ import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
@@ -88,12 +89,13 @@ def observe(spec: MDPSpec, space: StateActionSpace, data: Data, *, rewards_only:
         rewards_only: leave out `observed_next_state`: the density is that of the rewards given the outcomes.
 
     Example:
+        >>> from bayes_mdp.models.joint import observe
         >>> import numpyro
         >>> space = bm.StateActionSpace(2, 1)
         >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
         >>> def program():
         ...     spec = bm.models.dirichlet_bernoulli()(space)
-        ...     bm.models.observe(spec, space, data)
+        ...     observe(spec, space, data)
         >>> trace = numpyro.handlers.trace(numpyro.handlers.seed(program, jax.random.key(0))).get_trace()
         >>> sorted(site for site in trace if "observed" in site)
         ['observed_next_state', 'observed_reward']
@@ -133,9 +135,10 @@ def summarise(prior: Prior, space: StateActionSpace, data: Data) -> Statistics |
         TypeError, ValueError: as `joint`.
 
     Example:
+        >>> from bayes_mdp.models.joint import summarise
         >>> space = bm.StateActionSpace(2, 1)
         >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
-        >>> statistics = bm.models.summarise(bm.models.dirichlet_bernoulli(), space, data)
+        >>> statistics = summarise(bm.models.dirichlet_bernoulli(), space, data)
         >>> statistics.counts.transitions[:, 0].tolist()
         [[0.0, 1.0], [0.0, 1.0]]
     """

@@ -17,7 +17,7 @@ from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP, StateActionSpa
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -57,7 +57,7 @@ class MDPSpec(eqx.Module):
         >>> import numpyro.distributions as dist
         >>> space = bm.StateActionSpace(2, 1)
         >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), reward=dist.Normal(np.zeros((2, 1)), 1.0))
-        >>> bm.models.to_mdp(spec, space).reward.tolist()  # the means
+        >>> bm.models.environment(spec, space).mdp.reward.tolist()  # the means
         [[0.0], [0.0]]
     """
 
@@ -79,10 +79,11 @@ class RewardTable(eqx.Module):
         by_outcome: whether rewards depend on the outcome.
 
     Example:
+        >>> from bayes_mdp.models.mdp_spec import reward_table
         >>> import numpyro.distributions as dist
         >>> space = bm.StateActionSpace(2, 1)
         >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), dist.Bernoulli(np.array([[0.25], [1.0]])))
-        >>> bm.models.reward_table(spec, space).mean.tolist()
+        >>> reward_table(spec, space).mean.tolist()
         [[0.25], [1.0]]
     """
 
@@ -150,9 +151,10 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
         ValueError: a shape that does not fit, a row that does not sum to one, a known reward that is not finite.
 
     Example:
+        >>> from bayes_mdp.models.mdp_spec import check_spec
         >>> space = bm.StateActionSpace(2, 2)
         >>> spec = bm.models.MDPSpec(np.full((2, 2, 2), 0.5), np.zeros((2, 2)))
-        >>> bm.models.check_spec(spec, space)
+        >>> check_spec(spec, space)
     """
     check_space(space)
     if not isinstance(spec, MDPSpec):
@@ -196,9 +198,10 @@ def transition_table(spec: MDPSpec, space: StateActionSpace) -> Float[Array, "*H
         space: that it was called with.
 
     Example:
+        >>> from bayes_mdp.models.mdp_spec import transition_table
         >>> space = bm.StateActionSpace(2, 1)
         >>> spec = bm.models.MDPSpec(np.array([0.5, 0.5]), 0.0)  # one row for all pairs
-        >>> bm.models.transition_table(spec, space).shape
+        >>> transition_table(spec, space).shape
         (2, 1, 2)
     """
     _check_types(spec, space)
@@ -214,9 +217,10 @@ def reward_table(spec: MDPSpec, space: StateActionSpace) -> RewardTable:
         space: that it was called with.
 
     Example:
+        >>> from bayes_mdp.models.mdp_spec import reward_table
         >>> space = bm.StateActionSpace(2, 1)
         >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), np.array([[0.0], [1.0]]))
-        >>> bm.models.reward_table(spec, space).mean.tolist()
+        >>> reward_table(spec, space).mean.tolist()
         [[0.0], [1.0]]
     """
     _check_types(spec, space)
@@ -239,9 +243,10 @@ def to_mdp(spec: MDPSpec, space: StateActionSpace, initial: ArrayLike | None = N
         ValueError: as `MDP`; a law without a mean (see `check_mean`).
 
     Example:
+        >>> from bayes_mdp.models.mdp_spec import to_mdp
         >>> space = bm.StateActionSpace(2, 1)
         >>> spec = bm.models.MDPSpec(np.full((2, 1, 2), 0.5), np.array([[0.0], [1.0]]))
-        >>> bm.models.to_mdp(spec, space).reward.tolist()
+        >>> to_mdp(spec, space).reward.tolist()
         [[0.0], [1.0]]
     """
     rows, rewards = transition_table(spec, space), reward_table(spec, space)

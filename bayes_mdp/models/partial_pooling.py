@@ -112,7 +112,12 @@ def state_rows(
 
 @dataclass(frozen=True, eq=False)
 class PartialPooling:
-    """The prior that `partial_pooling` returns: a NumPyro program, space -> `MDPSpec`. See there."""
+    """The prior that `partial_pooling` returns: a NumPyro program, space -> `MDPSpec`.
+
+    Args:
+        rewards, concentration, usage_power, state_concentration: as of `partial_pooling`.
+        usage: likewise, [S A], relative numbers of observations.
+    """
 
     rewards: RewardFactory
     usage: Float[np.ndarray, "S A"] | Literal["data"] | None

@@ -7,8 +7,7 @@
 x is a row of the design (see `bayes_mdp.mdp.design`). Rewards are those of a pair: they do not depend on the outcome.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +17,11 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import StateActionSpace
-from bayes_mdp.models.regression_rows import keep_law, predictors, read_case
+from bayes_mdp.models.regression_rows import RegressionOptions, keep_law, predictors, read_case
 from bayes_mdp.utils.validation import check_number, check_type
 
-COLUMNS = ("reward",)
+REWARD = "reward"
+COLUMNS = (REWARD,)
 """What each column of coefficients is of: there is one, of the reward."""
 
 
@@ -31,11 +31,7 @@ def linear_rewards(
     *,
     coefficients: dist.Distribution,
     noise: float | dist.Distribution,
-    by: str | Sequence[str] | None = None,
-    group: str | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "reward",
+    options: RegressionOptions = RegressionOptions(),
 ) -> dist.Normal:
     """A reward ~ Normal(eta, noise): linear regression.
 
@@ -45,7 +41,7 @@ def linear_rewards(
 
     Args:
         space: of the rewards, with contexts or without.
-        terms, by, group, shrink, standardise, name: as of `logit_rows`.
+        terms, options: as of `logit_rows`.
         coefficients: prior, broadcast to [p, 1], in units of the reward (for one standard deviation of a column).
         noise: standard deviation of one reward about its mean: a number, or its prior, a law of one positive number.
 
@@ -75,8 +71,8 @@ def linear_rewards(
     else:
         check_number("noise", noise, lambda x: (x > 0) & np.isfinite(x), "a positive number, or its prior")
     # One predictor a pair; all laws below put their own link on it.
-    eta = _predictor("linear", space, terms, by, group, coefficients, shrink, standardise, name)
-    scale = numpyro.sample(f"{name}_noise", noise) if isinstance(noise, dist.Distribution) else noise
+    eta = _predictor("linear", space, terms, coefficients, options)
+    scale = numpyro.sample(f"{options.name or REWARD}_noise", noise) if isinstance(noise, dist.Distribution) else noise
     return dist.Normal(eta, jnp.asarray(scale, eta.dtype))
 
 
@@ -84,12 +80,8 @@ def logistic_rewards(
     space: StateActionSpace,
     terms: str,
     *,
-    by: str | Sequence[str] | None = None,
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "reward",
+    options: RegressionOptions = RegressionOptions(),
 ) -> dist.Distribution:
     """A reward is 1 with probability 1 / (1 + exp(-eta)), else 0: logistic regression.
 
@@ -97,7 +89,7 @@ def logistic_rewards(
 
     Args:
         space: of the rewards, with contexts or without.
-        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        terms, coefficients, options: as of `logit_rows`.
 
     Returns:
         A law with batch shape [C S A]; [S A] in a space without contexts.
@@ -112,21 +104,15 @@ def logistic_rewards(
         (3, 2)
     """
     # The logit link, inside the law: no probability is rounded to one.
-    return dist.Bernoulli(
-        logits=_predictor("logistic", space, terms, by, group, coefficients, shrink, standardise, name)
-    )
+    return dist.Bernoulli(logits=_predictor("logistic", space, terms, coefficients, options))
 
 
 def poisson_rewards(
     space: StateActionSpace,
     terms: str,
     *,
-    by: str | Sequence[str] | None = None,
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "reward",
+    options: RegressionOptions = RegressionOptions(),
 ) -> dist.Poisson:
     """A reward is a count ~ Poisson(exp(eta)): log-linear regression of visits, falls, days in bed.
 
@@ -134,7 +120,7 @@ def poisson_rewards(
 
     Args:
         space: of the rewards, with contexts or without.
-        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        terms, coefficients, options: as of `logit_rows`.
 
     Returns:
         A law with batch shape [C S A]; [S A] in a space without contexts.
@@ -148,26 +134,20 @@ def poisson_rewards(
         >>> numpyro.handlers.seed(lambda: bm.models.poisson_rewards(space, "state"), 0)().batch_shape
         (3, 2)
     """
-    return dist.Poisson(
-        # The log link: coefficients multiply the rate.
-        jnp.exp(_predictor("poisson", space, terms, by, group, coefficients, shrink, standardise, name))
-    )
+    # The log link: coefficients multiply the rate.
+    return dist.Poisson(jnp.exp(_predictor("poisson", space, terms, coefficients, options)))
 
 
 def _predictor(
     kind: str,
     space: StateActionSpace,
     terms: str,
-    by: str | Sequence[str] | None,
-    group: str | None,
     coefficients: dist.Distribution | None,
-    shrink: Literal["normal", "horseshoe"] | None,
-    standardise: bool,
-    name: str,
+    options: RegressionOptions,
 ) -> Float[Array, "*C S A"]:
     """The linear predictor of a reward law, which is recorded by it."""
-    case = read_case(space, terms, by, group, standardise, name, centred=True, of_rows=False)
-    eta, prior = predictors(case, COLUMNS, coefficients, shrink)
+    case = read_case(space, terms, options, REWARD, of_rows=False)
+    eta, prior = predictors(case, COLUMNS, coefficients, options.shrink)
     # One column of coefficients; its axis goes.
     return keep_law(kind, case, eta[..., 0], COLUMNS, "", prior, (), None)
 

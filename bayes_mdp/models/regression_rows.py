@@ -13,6 +13,7 @@ out are masked before the rows are normalised.
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import jax
@@ -34,11 +35,51 @@ STAY = "stay"
 LEAVE = "leave"
 SLAB, SLAB_DEGREES = 2.5, 4.0
 """Of the regularised horseshoe: how large a coefficient that is not shrunk may be, and how sure that is."""
+ROWS = "rows"
 LINKS = ("cloglog", "logit")
 ORDERED = ("logit", "probit")
 SHRINK = ("normal", "horseshoe")
 CUTS = dist.Normal(0.0, 2.5)
 """Prior of the cuts, before they are put in order."""
+
+
+@dataclass(frozen=True)
+class RegressionOptions:
+    """Options of a regression that seldom change, of rows (`logit_rows`, ...) and of rewards (`linear_rewards`, ...).
+
+    Args:
+        by: "state", "action" or both: these have coefficients of their own. None: all states share theirs.
+        group: the covariate (read with `group=`) whose labels have random intercepts, scale ~ HalfNormal(1); None:
+            none has.
+        shrink: "normal": coefficients but those of constants ~ Normal(0, scale), scale ~ HalfNormal(1); "horseshoe": a
+            regularised horseshoe [PV17] of slab 2.5; None: neither.
+        standardise: whether `coefficients` is the prior of standardised columns.
+        name: that the names of the sites begin with; None: "rows", of `hazard_rows` "hazard", of rewards "reward".
+
+    Raises:
+        ValueError, TypeError: one sentence about the option at fault.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2, states=("well", "ill"), actions=("wait", "treat"))
+        >>> options = bm.models.RegressionOptions(by="state")
+        >>> def prior(space):
+        ...     return bm.models.MDPSpec(bm.models.logit_rows(space, "action", options=options), np.zeros((2, 2)))
+        >>> bm.explain(prior, space).route
+        'nuts'
+    """
+
+    by: str | Sequence[str] | None = None
+    group: str | None = None
+    shrink: Literal["normal", "horseshoe"] | None = None
+    standardise: bool = True
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.shrink is not None:
+            check_name("shrink", self.shrink, SHRINK)
+        check_bool("standardise", self.standardise)
+        if self.name is not None:
+            check_type("name", self.name, str, "a text")
 
 
 class RowLaw(NamedTuple):
@@ -136,13 +177,9 @@ def logit_rows(
     space: StateActionSpace,
     terms: str,
     *,
-    by: str | Sequence[str] | None = None,
     reference: Hashable = STAY,
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "rows",
+    options: RegressionOptions = RegressionOptions(),
 ) -> Float[Array, "... S A O"]:
     """Multinomial logit rows on covariates: P(k) proportional to exp(eta_k), eta of the reference zero.
 
@@ -152,15 +189,9 @@ def logit_rows(
     Args:
         space: of the rows, with contexts or without.
         terms: formula of the columns (see `bayes_mdp.mdp.design`): "age + frail + action".
-        by: "state", "action" or both: these have coefficients of their own. None: all states share theirs.
         reference: the outcome whose predictor is zero: its label, "end", or "stay": the state itself.
-        group: the covariate (read with `group=`) whose labels have random intercepts, scale ~ HalfNormal(1); None:
-            none has.
         coefficients: prior, broadcast to [p, K]; None: Normal(0, 2.5).
-        shrink: "normal": coefficients but those of constants ~ Normal(0, scale), scale ~ HalfNormal(1); "horseshoe": a
-            regularised horseshoe [PV17] of slab 2.5; None: neither.
-        standardise: whether `coefficients` is the prior of standardised columns.
-        name: that the names of the sites begin with.
+        options: which states or groups have coefficients of their own, shrinkage, scales (see `RegressionOptions`).
 
     Returns:
         Float[C S A O]; [S A O] of a space without contexts.
@@ -172,11 +203,11 @@ def logit_rows(
     Example:
         >>> space = bm.StateActionSpace(2, 2, states=("well", "ill"), actions=("wait", "treat"))
         >>> def prior(space):
-        ...     return bm.models.MDPSpec(bm.models.logit_rows(space, "action", by="state"), np.zeros((2, 2)))
+        ...     return bm.models.MDPSpec(bm.models.logit_rows(space, "state + action"), np.zeros((2, 2)))
         >>> bm.explain(prior, space).route
         'nuts'
     """
-    case = read_case(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, options, ROWS)
     outcomes = case.space.outcome_names
     stays = isinstance(reference, str) and reference == STAY and STAY not in outcomes
     # "stay": the reference of a row is its own state.
@@ -190,7 +221,7 @@ def logit_rows(
     # An outcome that is possible nowhere but as a reference gets no column.
     free_places = np.flatnonzero((possible & ~is_reference[:, None, :]).any((0, 1)))
     words = tuple(str(outcomes[k]) for k in free_places)
-    eta, prior = predictors(case, words, coefficients, shrink)
+    eta, prior = predictors(case, words, coefficients, options.shrink)
     # Columns back in the order of outcomes; the reference has a predictor of zero, what is impossible no exponential.
     full = jnp.zeros((*eta.shape[:-1], len(outcomes))).at[..., free_places].set(eta)
     full = jnp.where(is_reference[:, None, :], 0.0, full)
@@ -203,13 +234,9 @@ def stick_rows(
     space: StateActionSpace,
     terms: str,
     *,
-    by: str | Sequence[str] | None = None,
     order: Sequence[Hashable] | None = None,
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "rows",
+    options: RegressionOptions = RegressionOptions(),
 ) -> Float[Array, "... S A O"]:
     """Stick-breaking rows on covariates, one logit after the other: P(k) = sig(eta_k) prod_{j < k} (1 - sig(eta_j)).
 
@@ -219,7 +246,7 @@ def stick_rows(
 
     Args:
         space: of the rows, with contexts or without.
-        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        terms, coefficients, options: as of `logit_rows`.
         order: all outcomes by label, as they are asked for one after the other; None: in the order of the space.
 
     Returns:
@@ -235,7 +262,7 @@ def stick_rows(
         >>> numpyro.handlers.seed(rows, 0)().shape
         (3, 1, 3)
     """
-    case = read_case(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, options, ROWS)
     outcomes = case.space.outcome_names
     listed = list(outcomes) if order is None else list(order)
     if sorted(map(str, listed)) != sorted(map(str, outcomes)) or len(listed) != len(outcomes):
@@ -243,7 +270,7 @@ def stick_rows(
     places = np.array([_place(label, outcomes) for label in listed])
     possible = _possible(case.space)
     words = tuple(str(outcomes[k]) for k in places[:-1])
-    eta, prior = predictors(case, words, coefficients, shrink)
+    eta, prior = predictors(case, words, coefficients, options.shrink)
     possible_in_order = possible[..., places]
     # The last outcome that is possible takes what is left; one that is impossible is never chosen.
     # The first possible one from the end.
@@ -269,11 +296,8 @@ def ordinal_rows(
     *,
     outcomes: Sequence[Hashable] | None = None,
     link: Literal["logit", "probit"] = "logit",
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "rows",
+    options: RegressionOptions = RegressionOptions(),
 ) -> Float[Array, "... S A O"]:
     """P(outcome <= k) = F(cut_k - eta), with increasing cuts: outcomes that have an order, such as grades.
 
@@ -282,7 +306,7 @@ def ordinal_rows(
 
     Args:
         space: of the rows, with contexts or without.
-        terms, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        terms, coefficients, options: as of `logit_rows`; without `by`, for the cuts are those of all states.
         outcomes: labels in order, the others have probability zero (see `hazard_rows`); None: all states, not the end.
         link: F, "logit" (logistic) or "probit" (normal).
 
@@ -290,7 +314,8 @@ def ordinal_rows(
         Float[C S A O]; [S A O] of a space without contexts.
 
     Raises:
-        ValueError, TypeError: as `logit_rows`; fewer than two outcomes, one twice.
+        ValueError, TypeError: as `logit_rows`; fewer than two outcomes, one twice; a column that is constant, or that
+            the cuts and the columns before it make up.
 
     Example:
         >>> space = bm.StateActionSpace(4, 2, ends=True)
@@ -300,16 +325,16 @@ def ordinal_rows(
         0.0
     """
     check_name("link", link, ORDERED)
-    case = read_case(space, terms, None, group, standardise, name, centred=False)
+    case = read_case(space, terms, options, ROWS, centred=False)
     known = case.space.outcome_names
     listed = list(case.space.state_names) if outcomes is None else list(outcomes)
     places = [_place(label, known) for label in listed]
     if len(places) < 2 or len(set(places)) < len(places):
         raise ValueError(f"outcomes is {listed}, expected at least two labels, each once")
-    eta, prior = predictors(case, ("all",), coefficients, shrink)
+    eta, prior = predictors(case, ("all",), coefficients, options.shrink)
     # As many cuts as outcomes, less one, in increasing order.
     base = CUTS.expand([len(places) - 1]).to_event(1)
-    cuts = jnp.asarray(numpyro.sample(f"{name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
+    cuts = jnp.asarray(numpyro.sample(f"{case.name}_cuts", dist.TransformedDistribution(base, OrderedTransform())))
     # The edges of outcome k: cut_{k - 1} - eta and cut_k - eta.
     lower, upper = _edges(cuts - eta)
     # F(b) - F(a) = F(-a) - F(-b): where both are close to one the other side has the digits.
@@ -325,19 +350,15 @@ def ordinal_rows(
     return keep_law("ordinal", case, rows, ("all",), f"order {', '.join(map(str, listed))}", prior, (), possible)
 
 
-def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others go, and which event
+def hazard_rows(
     space: StateActionSpace,
     terms: str,
     to: Float[AnyArray, "..."],
     *,
     event: Hashable = LEAVE,
     link: Literal["cloglog", "logit"] = "cloglog",
-    by: str | Sequence[str] | None = None,
-    group: str | None = None,
     coefficients: dist.Distribution | None = None,
-    shrink: Literal["normal", "horseshoe"] | None = None,
-    standardise: bool = True,
-    name: str = "hazard",
+    options: RegressionOptions = RegressionOptions(),
 ) -> Float[Array, "... S A O"]:
     """One event has the hazard h = 1 - exp(-exp(eta)); the other outcomes are shared out by another law.
 
@@ -346,7 +367,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
 
     Args:
         space: of the rows, with contexts or without.
-        terms, by, group, coefficients, shrink, standardise, name: as of `logit_rows`.
+        terms, coefficients, options: as of `logit_rows`.
         to: rows [C S A O], or what broadcasts to them, of `logit_rows`, `ordinal_rows` or another law, whose
             probability of the event (of staying, where the event is to leave) is left out.
         event: "leave", or the label of an outcome.
@@ -366,7 +387,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         [1. 1. 1.]
     """
     check_name("link", link, LINKS)
-    case = read_case(space, terms, by, group, standardise, name, centred=True)
+    case = read_case(space, terms, options, "hazard")
     outcomes = case.space.outcome_names
     full = (case.space.n_contexts, *case.space.shape, len(outcomes))
     if not broadcasts_to(jnp.shape(to), full):
@@ -377,7 +398,7 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
         is_event = np.eye(case.space.n_states, len(outcomes), dtype=bool)[:, None, :]
     else:
         is_event = (np.arange(len(outcomes)) == _place(event, outcomes))[None, None, :]
-    eta, prior = predictors(case, (str(event),), coefficients, shrink)
+    eta, prior = predictors(case, (str(event),), coefficients, options.shrink)
     if link == "cloglog":
         # log(1 - h) = -exp(eta); h by expm1, so that small hazards keep their digits.
         happens, not_yet = -jnp.expm1(-jnp.exp(eta)), jnp.exp(-jnp.exp(eta))
@@ -396,19 +417,18 @@ def hazard_rows(  # noqa: PLR0913 - what the other laws have, where the others g
 def read_case(
     space: StateActionSpace,
     terms: str,
-    by: str | Sequence[str] | None,
-    group: str | None,
-    standardise: bool,
+    options: RegressionOptions,
     name: str,
     *,
-    centred: bool,
+    centred: bool = True,
     of_rows: bool = True,
 ) -> Case:
     """The design of a law in a space; refused where they do not fit.
 
     Args:
         space: of the law, with contexts or without.
-        terms, by, group, standardise, name: as of `logit_rows`.
+        terms, options: as of `logit_rows`.
+        name: that the names of the sites begin with, where the options have none.
         centred: whether the design may have a constant, with which its columns are centred.
         of_rows: whether the law is one of rows, which needs all states as outcomes.
 
@@ -416,8 +436,10 @@ def read_case(
         ValueError, TypeError: as `logit_rows`.
     """
     check_space(space)
-    check_bool("standardise", standardise)
-    check_type("name", name, str, "a text")
+    check_type("options", options, RegressionOptions, "RegressionOptions")
+    group = options.group
+    if not centred and options.by is not None:
+        raise ValueError(f"by is {options.by!r}, expected None of a law whose cuts all states share (or 'state:age')")
     if space.horizon is not None:
         raise ValueError("space has a horizon, expected a law that is the same at every step")
     if of_rows and space.successors is not None:
@@ -425,10 +447,12 @@ def read_case(
     plain = not isinstance(space, ContextSpace)
     whole = _without_covariates(space) if plain else space
     # The design, its scale learnt from the whole log.
-    formula = whole.formula(terms, by)
-    # Cuts are constants already: with one in the design they would not be identified.
-    formula = formula if centred else formula._replace(constant=False)
-    scale = whole.contexts.scale(formula, whole.layout)
+    formula = whole.formula(terms, options.by)
+    # Cuts are a constant too: columns that make one up with each other are refused with it, before it is left out.
+    scale = whole.contexts.scale(formula if centred else formula._replace(constant=True), whole.layout)
+    if not centred:
+        formula = formula._replace(constant=False)
+        scale = whole.contexts.scale(formula, whole.layout)
     design = design_of(formula, whole.contexts.covariates, whole.layout, scale, whole.n_contexts)
     places, number = None, 0
     if group is not None:
@@ -439,7 +463,7 @@ def read_case(
         assert column.levels is not None
         # Of each context the number of its group.
         places, number = np.asarray(column.values), len(column.levels)
-    return Case(whole, plain, design, formula.by, standardise, places, number, name)
+    return Case(whole, plain, design, formula.by, options.standardise, places, number, options.name or name)
 
 
 def _without_covariates(space: StateActionSpace) -> ContextSpace:
@@ -485,7 +509,7 @@ def predictors(
         case: the design of the law.
         words: what each column of coefficients is of.
         coefficients: prior; None: Normal(0, 2.5).
-        shrink: as of `logit_rows`.
+        shrink: as of `RegressionOptions`.
 
     Raises:
         ValueError, TypeError: a prior that does not fit the columns.
@@ -503,7 +527,6 @@ def predictors(
     if shrink is None:
         b = jnp.asarray(numpyro.sample(f"{name}_coefficients", whole.to_event(2)))
     else:
-        check_name("shrink", shrink, SHRINK)
         b, whole = _shrink_together(case, shrink, prior, number), None
     if _met.get() is None:
         # A product over a small axis, in the width of the sites.

@@ -39,7 +39,8 @@ class CategoricalCounts(dist.Distribution):
         ValueError: one number, or an entry that is negative or not finite. TypeError: no numbers.
 
     Example:
-        >>> law = bm.models.CategoricalCounts(np.array([0.25, 0.75]))
+        >>> from bayes_mdp.models.sufficient_statistics import CategoricalCounts
+        >>> law = CategoricalCounts(np.array([0.25, 0.75]))
         >>> round(float(np.exp(law.log_prob(np.array([1.0, 2.0])))), 4)  # 0.25 * 0.75 ** 2
         0.1406
     """
@@ -82,8 +83,9 @@ class RewardStatistics(dist.Distribution):
         TypeError: a law without sufficient statistics.
 
     Example:
+        >>> from bayes_mdp.models.sufficient_statistics import RewardStatistics
         >>> import numpyro.distributions as dist
-        >>> law = bm.models.RewardStatistics(dist.Bernoulli(0.5))
+        >>> law = RewardStatistics(dist.Bernoulli(0.5))
         >>> value = np.array([3.0, 1.0, 0.0, 0.0])  # three rewards, all of them 1
         >>> round(float(np.exp(law.log_prob(value))), 3)  # 1/2 ** 3
         0.125
@@ -123,9 +125,10 @@ class Statistics(eqx.Module):
         log_base: Float[*cells], sum of the log base measures of the rewards of each cell (zero but for Poisson).
 
     Example:
+        >>> from bayes_mdp.models.joint import summarise
         >>> space = bm.StateActionSpace(2, 1)
         >>> data = bm.Transitions([0, 1], [0, 0], [0.0, 1.0], [1, 1])
-        >>> statistics = bm.models.summarise(bm.models.dirichlet_bernoulli(), space, data)
+        >>> statistics = summarise(bm.models.dirichlet_bernoulli(), space, data)
         >>> statistics.counts.reward_count.tolist()
         [[1.0], [1.0]]
     """

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp import CanSampleLazily
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
 from bayes_mdp.mdp.objectives import AverageReward, Objective
+from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import install
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar

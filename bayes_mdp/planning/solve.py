@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`solve` and `evaluate`: the entry points of the planners, one planner per objective.
 
 The theory of all four is in [PUTERMAN94], that of first exit in [SSP91] too; policy iteration is due to [HOWARD60].

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`decide`: a policy from a log, beside those that were named beforehand, judged against the one in use.
 
 Read and checked arguments (`Problem`); the choice, the judgement in common draws, the checks of the belief; at the end
@@ -14,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
-from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy, greedy
+from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy
 from bayes_mdp.decisions.choosing.budgets import (
     Spender,
     Spending,
@@ -27,9 +29,9 @@ from bayes_mdp.decisions.choosing.budgets import (
     read_budgets,
     spending_of,
 )
-from bayes_mdp.decisions.choosing.choose import ChooseOptions, PolicyChoice, check_choice, choice_spread, choose
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
-from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, PolicySet, best_in, policy_set
+from bayes_mdp.decisions.choosing.policy_set import ChooseOptions, PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.confounding import tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
@@ -47,7 +49,6 @@ from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
-    CanMean,
     Discounted,
     Episodic,
     HasVariances,
@@ -123,6 +124,7 @@ class DecideOptions(ChooseOptions):
         slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
             value.
         num_draws: as in `choose`; there are more draws where these leave the answer open.
+        confidence: probability of being no worse than the baseline that is asked for, in (0, 1).
         space: None: `StateActionSpace.from_log(log)`.
         criterion: by which a policy is chosen, as in `choose`.
         split: share of the episodes that choose and do not judge, in [0, 1); 0: the whole log does both.
@@ -170,7 +172,6 @@ def decide(
     *,
     policies: Mapping[str, PolicyOrLabels] | None = None,
     baseline: PolicyOrLabels | None = None,
-    confidence: RealLike = 0.95,
     options: DecideOptions = DecideOptions(),
 ) -> Decision:
     """Judge policies against the one in use by a log, and recommend one of them or say why not. Host-side.
@@ -201,9 +202,8 @@ def decide(
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
             the log did, as a log in place of a policy is read by `policy_value`. Its frequencies count as known here,
             since policies that the log chose keep many of them.
-        confidence: probability of being no worse than the baseline, in (0, 1).
-        options: the space, what is chosen by which criterion and within which limits, the first states, the draws (see
-            `DecideOptions`).
+        options: the space, what is chosen by which criterion and within which limits, how sure a change has to be,
+            the first states, the draws (see `DecideOptions`).
 
     Returns:
         The recommended policy, the reasons, and all that they rest on.
@@ -222,7 +222,7 @@ def decide(
         change to the chosen policy: it gains 0.49..., 95 % interval ...
     """
     check_key("key", key)
-    problem = _read_problem(prior, log, objective, policies, baseline, confidence, options)
+    problem = _read_problem(prior, log, objective, policies, baseline, options)
     space, today, begins = problem.space, problem.baseline, problem.initial
     # A key for each step: what is left out changes no other draws.
     keys = jax.random.split(key, 6)
@@ -312,8 +312,7 @@ class Problem(NamedTuple):
     Args:
         prior, log, objective, space: as of `decide`.
         named: the policies that were named, as arrays where they were by label.
-        criterion, limits, slack, split, num_draws, initial, value_range: as of `DecideOptions`.
-        confidence: as of `decide`.
+        criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `DecideOptions`.
         baseline: the policy in use, likewise.
         practice: what it is, in words, where it is what the log did; else "".
         spender: the budgets of the limits, with what the data that choose have learnt of their outcomes; None: there
@@ -344,21 +343,19 @@ def _read_problem(
     objective: Objective,
     policies: Mapping[str, PolicyOrLabels] | None,
     baseline: PolicyOrLabels | None,
-    confidence: RealLike,
     options: DecideOptions,
 ) -> Problem:
     """The arguments of `decide`, read; refused where they are none."""
     check_type("log", log, Log, "a Log (see read_log)")
     check_objective(objective)
     check_type("options", options, DecideOptions, "DecideOptions")
-    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     if log.covariates is not None:
         raise ValueError(
             "log has covariates, expected one that is read without, or bm.recommend.decide_by_subgroup, which judges "
             f"policies for each subgroup {see('how-to/covariates')}"
         )
     criterion = read_criterion(options.criterion)
-    check_choice(criterion, int(options.num_draws), float(confidence), safe=True)
+    check_choice(criterion, int(options.num_draws), float(options.confidence), safe=True)
     space = StateActionSpace.from_log(log) if options.space is None else options.space
     check_space(space)
     check_labels("log.states", log.states, space.logged_states)
@@ -385,7 +382,7 @@ def _read_problem(
         criterion,
         limits,
         _log_policy(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
-        float(confidence),
+        float(options.confidence),
         float(options.slack),
         float(options.split),
         int(options.num_draws),
@@ -513,8 +510,6 @@ def _rule(problem: Problem) -> Rule:
     """How a policy is chosen from a posterior, but for the criterion: the best of the limits by the mean MDP."""
 
     def rule(posterior: Fitted) -> PolicyLike:
-        if not isinstance(posterior, CanMean):
-            return greedy(posterior, problem.objective)
         policies = _policy_set(posterior, problem)
         with jax.enable_x64(True):
             mean = to_float64(posterior).mean_mdp()
@@ -537,9 +532,8 @@ def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyCho
             problem.objective,
             problem.criterion,
             baseline=problem.baseline,
-            confidence=confidence,
             initial=problem.initial,
-            options=ChooseOptions(problem.limits, problem.slack, problem.num_draws),
+            options=ChooseOptions(problem.limits, problem.slack, problem.num_draws, confidence),
         )
 
     choice = chosen(problem.confidence)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.confounding import tipping_point
@@ -25,7 +25,7 @@ from bayes_mdp.decisions.for_whom import (
     values_in_contexts,
 )
 from bayes_mdp.decisions.outcomes import central_interval
-from bayes_mdp.decisions.policy_evaluation import policy_values, read_action_probs, start_of_log
+from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
@@ -50,12 +50,14 @@ class SubgroupVerdict:
         share: of the population.
         improvements: policy -> its gain over practice, draw by draw.
         tipping: policy -> the factor of unrecorded causes that undoes it; None: not known, or no observation.
+        changes: policy -> outcome learnt beside the reward -> Float64[N], what more of it than practice brings.
     """
 
     pattern: Hashable
     share: float
     improvements: Mapping[str, Improvement]
     tipping: Mapping[str, float | None] = field(default_factory=dict)
+    changes: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]] = field(default_factory=dict)
 
     @property
     def recommended(self) -> str | None:
@@ -80,6 +82,8 @@ class SubgroupVerdict:
         gain = improvement.gain
         worth = f"gain {amount(gain.mean())}, 95 % interval {amounts(*central_interval(gain))}"
         sure = f"P(no worse) {improvement.prob:.3f}"
+        for outcome, change in self.changes.get(name, {}).items():
+            sure += f"; {outcome} {amount(change.mean())} more, 95 % interval {amounts(*central_interval(change))}"
         if self.recommended is None:
             return f"{self.pattern}: abstain; {name!r}: {worth}, {sure}, {improvement.confidence:.3g} was asked for"
         factor = self.tipping.get(name)
@@ -121,7 +125,10 @@ class SubgroupDecision:
         return self.verdicts[pattern if isinstance(pattern, tuple) else (pattern,)]
 
     def table(self) -> "pd.DataFrame":
-        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`."""
+        """A row for each subgroup: `share`, `recommended` (None: abstain), `policy`, `gain`, `prob`, `tipping`.
+
+        Of every outcome learnt beside the reward, `more OUTCOME`: its mean change over practice.
+        """
         import pandas as pd
 
         rows = []
@@ -130,7 +137,9 @@ class SubgroupDecision:
             row: dict[str, Any] = dict(zip(self.by, key, strict=True))
             row |= {"share": verdict.share, "recommended": verdict.recommended, "policy": verdict.lead}
             row |= {"gain": improvement.gain.mean(), "prob": improvement.prob}
-            rows.append(row | {"tipping": verdict.tipping.get(verdict.lead)})
+            row |= {"tipping": verdict.tipping.get(verdict.lead)}
+            changes = verdict.changes.get(verdict.lead, {})
+            rows.append(row | {f"more {outcome}": change.mean() for outcome, change in changes.items()})
         return pd.DataFrame(rows)
 
     __str__ = as_text
@@ -155,6 +164,8 @@ class SubgroupOptions:
     """Options of `decide_by_subgroup` that seldom change.
 
     Args:
+        baseline: the policy in use; None: what the log did, given the state and `practice_by`.
+        confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse, in units of the value.
         initial: distribution of the first state; None: that of the log's episodes.
         population: who is in a subgroup, as in `policy_value`.
@@ -170,6 +181,8 @@ class SubgroupOptions:
         True
     """
 
+    baseline: Any = None
+    confidence: RealLike = 0.95
     slack: RealLike = 0.0
     initial: InitialLike | None = None
     population: Any = None
@@ -178,6 +191,7 @@ class SubgroupOptions:
     practice_by: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_number("confidence", self.confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
         check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
         check_count("num_draws", self.num_draws, 64)
         check_bool("observational", self.observational)
@@ -191,8 +205,6 @@ def decide_by_subgroup(
     policies: Mapping[str, Any],
     subgroups: str | Sequence[str],
     *,
-    baseline: Any = None,
-    confidence: RealLike = 0.95,
     options: SubgroupOptions = SubgroupOptions(),
 ) -> SubgroupDecision:
     """One verdict for each subgroup of a log with covariates, on policies that were named beforehand.
@@ -204,9 +216,7 @@ def decide_by_subgroup(
         objective: of the values.
         policies: name -> policy that was named before anyone saw these data (see `policy_value` for its forms).
         subgroups: "context", or covariates, that were named beforehand too.
-        baseline: the policy in use; None: what the log did, given the state and `options.practice_by`.
-        confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
-        options: slack, first states, population, draws (see `SubgroupOptions`).
+        options: the policy in use, confidence, slack, first states, population, draws (see `SubgroupOptions`).
 
     Raises:
         ValueError, TypeError: as `policy_value`; no policies, or one of the name "baseline"; a posterior without
@@ -229,12 +239,11 @@ def decide_by_subgroup(
     check_type("log", log, Log, "a Log (see read_log)")
     check_type("options", options, SubgroupOptions, "SubgroupOptions")
     check_type("posterior", posterior, ContextPosterior, "what infer returns in a space with contexts")
-    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
     if not policies:
         raise ValueError("policies is empty, expected those to judge, named beforehand: subgroups choose none")
     if BASELINE in policies:
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
-    space = posterior.space
+    space, baseline = posterior.space, options.baseline
     # What the log did in each context.
     logged = practice(log, space, options.practice_by)
     begins = start_of_log(log) if options.initial is None else options.initial
@@ -257,8 +266,11 @@ def decide_by_subgroup(
         # Within the subgroup shares sum to one.
         inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
-        improvements = {n: Improvement(gain, float(options.slack), float(confidence)) for n, gain in gains.items()}
-        verdict = SubgroupVerdict(pattern, float(share.sum()), improvements)
+        improvements = {
+            n: Improvement(gain, float(options.slack), float(options.confidence)) for n, gain in gains.items()
+        }
+        changes = {n: _changes(by_context, n, inside, inner) for n in policies}
+        verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)
         name = verdict.recommended
         # The tipping point is of observed practice: another baseline, or population, has none.
         if options.observational and name is not None and baseline is None and not moved:
@@ -280,6 +292,20 @@ def decide_by_subgroup(
         objective,
         baseline is not None,
     )
+
+
+def _changes(
+    by_context: Sequence[Mapping[str, PolicyValue]],
+    name: str,
+    inside: Bool[np.ndarray, " C"],
+    inner: Float[np.ndarray, " c"],
+) -> dict[str, Float[np.ndarray, " N"]]:
+    """What more a policy brings of each outcome than the baseline in a subgroup, in the draws of the values."""
+    pairs = [(by_context[c][name].outcomes, by_context[c][BASELINE].outcomes) for c in np.flatnonzero(inside).tolist()]
+    return {
+        outcome: inner @ np.stack([new[outcome].draws - old[outcome].draws for new, old in pairs])
+        for outcome in pairs[0][0]
+    }
 
 
 def _tipping(

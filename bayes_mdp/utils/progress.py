@@ -1,15 +1,18 @@
 """Progress of what takes longer than two seconds, on a terminal or in a notebook: a bar, or what is being done.
 
 `bar_of` and `Progress` count. `stage` names what cannot be counted, such as chains that run as one compiled program,
-and shows for how long it has run; stages inside others are named together.
+and shows for how long it has run; stages inside others are named together. While XLA compiles inside a stage, the line
+says so and how long that will take.
 """
 
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,6 +23,8 @@ DELAY = 2.0
 """Seconds before anything is shown."""
 PERIOD = 0.5
 """Seconds from one look at the clock to the next."""
+COMPILE_RATIO = 10.0
+"""Seconds that XLA compiles for each second that JAX takes to write the program: 8 to 14 for chains and planners."""
 SMALL = 80, 24
 """Columns and rows: what is taken for the size of a terminal that says that it has none, as one in a container may."""
 VARIABLE = "BAYES_MDP_PROGRESS"
@@ -125,11 +130,12 @@ class Progress:
 
 
 @contextmanager
-def stage(text: str) -> Iterator[None]:
+def stage(text: str, *, show: bool = True) -> Iterator[None]:
     """Name what is being done, as context manager or decorator: "decide: chains of NUTS [00:12]".
 
     Args:
         text: a few words. Inside another stage they stand behind those of that one.
+        show: False: never.
     """
     outer = _inside.get()
     if outer is not None:
@@ -139,9 +145,10 @@ def stage(text: str) -> Iterator[None]:
         finally:
             outer.pop()
         return
-    if not is_shown():
+    if not (show and is_shown()):
         yield
         return
+    _listen()
     names = [text]
     token, done = _inside.set(names), threading.Event()
     watch = threading.Thread(target=_show, args=(names, done), name="progress", daemon=True)
@@ -159,18 +166,60 @@ _inside: ContextVar[list[str] | None] = ContextVar("stages", default=None)
 
 
 def _show(names: list[str], done: threading.Event) -> None:
-    """Show the names and the time, from two seconds on, until it is done; then leave no trace."""
-    if done.wait(DELAY):
-        return
+    """Show the names and the time, from two seconds on or while a long program compiles; then leave no trace."""
+    begun = time.monotonic()
+    while (elapsed := time.monotonic() - begun) < DELAY and _COMPILATIONS.seconds() < DELAY:
+        if done.wait(min(PERIOD, DELAY - elapsed)):
+            return
     from tqdm import tqdm
 
     # A short delay: nothing is written before the clock is set.
     columns, rows = _size()
     with tqdm(bar_format="{desc} [{elapsed}]", leave=False, delay=1e-6, ncols=columns, nrows=rows) as line:
-        line.start_t -= DELAY
+        line.start_t -= elapsed
         while True:
+            seconds = _COMPILATIONS.seconds()
+            compiling = [f"compiling, about {seconds:.0f} s"] if seconds >= DELAY else []
             # A bar has a line of its own: where one is shown, it says enough.
-            if len(tqdm._instances) == 1:  # type: ignore[attr-defined]
-                line.set_description_str(": ".join(names))
+            if compiling or len(tqdm._instances) == 1:  # type: ignore[attr-defined]
+                line.set_description_str(": ".join([*names, *compiling]))
             if done.wait(PERIOD):
                 return
+
+
+# What XLA is compiling, told by JAX's events. JAX first writes a program as a module (lowering), then XLA compiles it,
+# in the same thread. Both take longer the longer the program is, so the first tells how long the second will take.
+
+
+class _Compilations:
+    """Listens to JAX: which threads compile now, and the ratio of the two times so far."""
+
+    def __init__(self) -> None:
+        self._now: dict[int, float] = {}
+        # As if one second of lowering had been seen already: a session learns its own machine and options of XLA.
+        self._lowered, self._compiled = 1.0, COMPILE_RATIO
+
+    def __call__(self, event: str, duration_secs: float, **_: str | int) -> None:
+        """What `jax.monitoring` calls at the end of each step, in the thread that took it."""
+        thread, step = threading.get_ident(), event.rpartition("/")[2]
+        if step == "jaxpr_to_mlir_module_duration":
+            self._now[thread] = duration_secs
+        elif step == "backend_compile_duration" and thread in self._now:
+            self._lowered += self._now.pop(thread)
+            self._compiled += duration_secs
+        elif step == "jaxpr_trace_duration":  # the module was only looked at, or did not compile
+            self._now.pop(thread, None)
+
+    def seconds(self) -> float:
+        """Of the longest compilation that goes on, as expected from its lowering; 0 where there is none."""
+        return max(self._now.copy().values(), default=0.0) * self._compiled / self._lowered
+
+
+_COMPILATIONS = _Compilations()
+
+
+@cache
+def _listen() -> None:
+    from jax import monitoring
+
+    monitoring.register_event_duration_secs_listener(_COMPILATIONS)

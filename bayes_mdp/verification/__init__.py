@@ -1,16 +1,15 @@
 """Posteriors as interval MDPs: for model checkers (Storm, PRISM), and robust values of intervals of your own.
 
-`export_interval_mdp` writes the intervals that hold all rows of a posterior with a stated probability;
-`load_interval_mdp` reads such a file, and `robust_values` computes its least and greatest values with a proven error.
+Start with `export_interval_mdp`, which writes the intervals that hold all rows of a posterior with a stated
+probability; `load_interval_mdp` reads such a file, and `robust_values` computes its least and greatest values with a
+proven error.
 """
 
 from bayes_mdp.verification.credible_intervals import credible_intervals, export_interval_mdp
 from bayes_mdp.verification.interval_files import load_interval_mdp, write_interval_mdp
-from bayes_mdp.verification.interval_mdp import IntervalMDP, RobustValues, interval_mdp, robust_values
+from bayes_mdp.verification.interval_mdp import interval_mdp, robust_values
 
 __all__ = [
-    "IntervalMDP",
-    "RobustValues",
     "credible_intervals",
     "export_interval_mdp",
     "interval_mdp",

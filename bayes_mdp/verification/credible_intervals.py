@@ -15,9 +15,10 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.policy_evaluation import read_start
 from bayes_mdp.inference.pair_draws import PairRows, limit_draws, pair_draws
-from bayes_mdp.mdp import CanBoundRows, CanMean, CanSample, Objective
+from bayes_mdp.mdp import CanMean, CanSample, Objective
 from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
+from bayes_mdp.mdp.protocols import CanBoundRows
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.utils.files import AnyPath
 from bayes_mdp.utils.memory import check_memory
@@ -38,7 +39,6 @@ def export_interval_mdp(
     *,
     probability: float = 0.95,
     initial: InitialLike | None = None,
-    floor: float = FLOOR,
     num_draws: int = 4000,
     key: PRNGKeyArray | None = None,
 ) -> IntervalMDP:
@@ -47,7 +47,7 @@ def export_interval_mdp(
     The objective is in the file: ask for the reward `reward` until `done` ('Rmax=? [F "done"]').
 
     Args:
-        posterior, objective, probability, initial, floor, num_draws, key: as of `credible_intervals`.
+        posterior, objective, probability, initial, num_draws, key: as of `credible_intervals`.
         path: ends in .drn, .umb or .tra (see `write_interval_mdp`).
 
     Returns:
@@ -64,13 +64,7 @@ def export_interval_mdp(
         4
     """
     model = credible_intervals(
-        posterior,
-        objective,
-        probability=probability,
-        initial=initial,
-        floor=floor,
-        num_draws=num_draws,
-        key=key,
+        posterior, objective, probability=probability, initial=initial, num_draws=num_draws, key=key
     )
     write_interval_mdp(model, path)
     return model
@@ -111,6 +105,14 @@ def credible_intervals(
     Raises:
         ValueError: `probability` is not between 0 and 1; too few draws for it; a floor that cuts off more than the
             rest; rows that depend on the step without `Episodic`; `AverageReward`. TypeError: it cannot `sample`.
+
+    Example:
+        >>> space = bm.StateActionSpace(2, 2)
+        >>> posterior = bm.infer(jax.random.key(0), bm.models.known_rewards(np.eye(2), 1.0), space=space)
+        >>> model = bm.verification.credible_intervals(posterior, bm.Discounted(0.9))
+        >>> bm.verification.write_interval_mdp(model, "posterior.drn")  # ask for 'Rmax=? [F "done"]'
+        >>> model.n_states  # two, the end, and one that starts in either
+        4
     """
     require_ability(posterior, CanSample, "credible_intervals")
     check_number("probability", probability, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")

@@ -32,7 +32,9 @@ _TAKEN = (_INIT, "deadlock")
 
 
 def write_interval_mdp(model: IntervalMDP, path: AnyPath) -> None:
-    """Write a file that a model checker reads; the name says which.
+    """Write a file that a model checker (Storm, PRISM) reads; the name says which.
+
+    Of `credible_intervals` the objective is in the file: ask for the reward `reward` until `done`.
 
     Args:
         model: to write.
@@ -57,7 +59,7 @@ def write_interval_mdp(model: IntervalMDP, path: AnyPath) -> None:
 
 
 def load_interval_mdp(path: AnyPath) -> IntervalMDP:
-    """Read an interval MDP of your own, or one that `export_interval_mdp` wrote.
+    """Read an interval MDP of your own, or one that `write_interval_mdp` wrote.
 
     Args:
         path: .drn, .umb or .tra (with a .lab file beside it, and .trew or .srew files of rewards).

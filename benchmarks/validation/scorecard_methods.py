@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.variance_equation import discount_of, next_values, over_components
 from bayes_mdp.agents.value_uncertainty import exact, moment_matching, ube
 from bayes_mdp.inference.families.normal import NormalBelief
-from bayes_mdp.mdp import CanSplit, Episodic, Objective
+from bayes_mdp.mdp import Episodic, Objective
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.protocols import CanSplit
 from bayes_mdp.planning import evaluate, solve
 
 VALID_FORMS = tuple(form for form in ube.FORMS if form != "printed")

@@ -19,7 +19,7 @@ from bayes_mdp.agents.model_based.empirical_planning import ListedTally, SweptSt
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.mdp import Environment, Problem, SparseMDP, Transitions
 from bayes_mdp.planning.solution import best_action
-from bayes_mdp.random import fused_key
+from bayes_mdp.random.threefry import fused_key
 
 Tested = Literal["model", "agent"]
 TESTED_TOGETHER = 40  # policies

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import BAMCP, OneAction
+from bayes_mdp.agents import BAMCP
+from bayes_mdp.agents.common.table_policies import OneAction
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.rollout.regret import truth_of
 from bayes_mdp.experiments.rollout.simulator import Segment

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import PSRL, TSDE, DynamicEpisodes, Greedy, ReplanRule
+from bayes_mdp.agents import PSRL, TSDE, DynamicEpisodes, Greedy
+from bayes_mdp.agents.common.replan import When
 from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.experiments.actor import ReplanStats, host_rule
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, Problem, StateActionSpace
+from bayes_mdp.mdp.agent import ReplanRule
 
 S, A, STEPS = 3, 2, 120
 
@@ -40,9 +42,9 @@ def test_the_starts_of_the_episodes_are_those_of_the_paper(seed):
     visited = [(int(s), int(rng.integers(A))) for s in rng.choice(S, STEPS, p=[0.78, 0.2, 0.02])]
     expected = starts_of_the_paper(lambda t, k: visited[t - 1])
     assert starts_on_host(DynamicEpisodes(), visited) == expected
-    assert starts_on_host(bm.agents.When(lambda c: (c.visits > 2 * c.planned_visits).any()), visited) != expected
+    assert starts_on_host(When(lambda c: (c.visits > 2 * c.planned_visits).any()), visited) != expected
     longer = lambda c: c.time - c.planned_time > c.planned_time - c.previous_time  # noqa: E731
-    assert starts_on_host(bm.agents.When(longer), visited) != expected
+    assert starts_on_host(When(longer), visited) != expected
 
 
 def starts_on_host(rule: ReplanRule, visited):

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.behaviour import BehaviourPosterior, log_likelihood, subject_log_likelihood
+from bayes_mdp.behaviour import log_likelihood
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior, subject_log_likelihood
 from tests.behaviour.bandits import MODEL
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)

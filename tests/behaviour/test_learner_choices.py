@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import AGENTS, PSRL, UBE, BoltzmannQ, Doubling, EpsilonGreedyQ, SarsaLambda, SoftQ
-from bayes_mdp.behaviour import LearnerChoices, Parameter, choice_log_probs, log_likelihood
+from bayes_mdp.agents import AGENTS, PSRL, UBE, BoltzmannQ, EpsilonGreedyQ, SarsaLambda, SoftQ
+from bayes_mdp.agents.common.replan import Doubling
+from bayes_mdp.behaviour import LearnerChoices, Parameter, log_likelihood
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 from bayes_mdp.mdp import Problem
 from tests import matrix
 from tests.behaviour.replays import OBJECTIVE, RANDOM, REPLAYED, START, agent_of, history, model_of, prior_of

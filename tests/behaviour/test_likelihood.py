@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Parameter, choice_log_probs, likelihood, log_likelihood
+from bayes_mdp.behaviour import BehaviourModel, ChoiceLog, Parameter, likelihood, log_likelihood
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(5)

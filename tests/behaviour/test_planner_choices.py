@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.behaviour import ChoiceLog, Parameter, PlannerChoices, choice_log_probs, log_likelihood
+from bayes_mdp.behaviour import ChoiceLog, Parameter, PlannerChoices, log_likelihood
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 from bayes_mdp.behaviour.planner_choices import Planned
 
 pytestmark = pytest.mark.usefixtures("x64")

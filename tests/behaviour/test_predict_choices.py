@@ -2,7 +2,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.behaviour import TwoStepTask, choice_log_probs, predict_choices, predict_freely
+from bayes_mdp.behaviour import TwoStepTask, predict_choices, predict_freely
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 from tests.behaviour.bandits import MODEL, environment
 
 KEY = jax.random.key(3)

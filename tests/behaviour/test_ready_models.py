@@ -9,8 +9,10 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.behaviour import log_likelihood, ready_model
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.jumps import refuse_jumps
 from bayes_mdp.behaviour.models_by_name import DESCRIPTIONS, MODELS
+from bayes_mdp.inference.draws.chains import Chains
 
 STATES, ACTIONS = 2, 3
 
@@ -103,8 +105,8 @@ def test_the_learning_curve_of_the_better_action():
     log = bm.behaviour.ChoiceLog(state, action, reward, states=("cue", "rest"), actions=("left", "right"))
     params: dict[str, Any] = {"noise": np.full((2, 10, 2), 0.5)}
     model = ready_model("win_stay_lose_shift", log)
-    chains = bm.inference.Chains({"noise_line": np.zeros((2, 10, 2))})
-    fitted = bm.behaviour.BehaviourPosterior(params, chains, model, log, "none")
+    chains = Chains({"noise_line": np.zeros((2, 10, 2))})
+    fitted = BehaviourPosterior(params, chains, model, log, "none")
     figure = bm.plots.plot_learning_curve(fitted, better={"cue": "right"}, num_blocks=4, num_draws=5)
     lines: Any = figure.axes[0].get_lines()
     share, chance = lines

@@ -4,7 +4,8 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import EpsilonGreedyQ
-from bayes_mdp.behaviour import choice_log_probs, simulate
+from bayes_mdp.behaviour import simulate
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 from tests import matrix
 from tests.behaviour.bandits import MODEL, environment
 from tests.behaviour.replays import model_of

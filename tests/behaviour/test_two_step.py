@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.behaviour import Parameter, TwoStep, choice_log_probs, log_likelihood, two_step_log
+from bayes_mdp.behaviour import Parameter, TwoStep, log_likelihood, two_step_log
+from bayes_mdp.behaviour.likelihood import choice_log_probs
 from bayes_mdp.mdp import Transitions
 from tests.behaviour import two_step_reference as ref
 

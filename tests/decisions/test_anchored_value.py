@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import AnchoredValue
+from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.mdp import Log
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
 

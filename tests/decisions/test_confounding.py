@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import linprog
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import tilted, tilted_draws, tipping_point, tipping_tilt, value_bounds
+from bayes_mdp.decisions import tilted, tilted_draws, tipping_point, value_bounds
+from bayes_mdp.decisions.confounding import tipping_tilt
 from tests.subjects import (
     DISCOUNTED,
     OUTCOME_REWARD,
@@ -102,6 +103,24 @@ def test_the_value_without_unrecorded_causes_is_that_of_the_planner():
         low, _ = value_bounds(mdp, policy, logged, bm.Discounted(0.9), 1.0, outcome_reward=paid)
         values = np.asarray(bm.evaluate(mdp, policy, bm.Discounted(0.9)).v)
     assert low == pytest.approx(float(np.asarray(mdp.initial) @ values), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_at_the_tipping_point_the_worst_value_is_that_of_practice(seed):
+    """Practice as it was has the value of the log, whatever the factor: what the policy is compared with stays."""
+    with jax.enable_x64(True):
+        mdp, policy, logged, paid = random_world(seed)
+        objective = bm.Discounted(0.9)
+        factor = tipping_point(mdp, policy, logged, objective, outcome_reward=paid)
+        practised, value = (
+            value_bounds(mdp, p, logged, objective, 1.0, outcome_reward=paid).low for p in (logged, policy)
+        )
+        if factor == 1.0:
+            assert value <= practised + 1e-9
+            return
+        assert value > practised
+        worst = value_bounds(mdp, policy, logged, objective, min(factor, 1e6), outcome_reward=paid).low
+    assert worst == pytest.approx(practised, abs=1e-6) if np.isfinite(factor) else worst > practised
 
 
 def test_a_policy_that_is_no_better_has_tipping_point_one_and_a_certain_one_infinity():

@@ -12,12 +12,14 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import exogenous, knowing, practice
+from bayes_mdp.decisions import ValueOptions, exogenous, knowing, practice
 from bayes_mdp.decisions.for_whom import all_policies
 from bayes_mdp.inference import Laplace
 from bayes_mdp.information import value_of_covariates
+from bayes_mdp.models import RegressionOptions
 from bayes_mdp.recommend import SubgroupOptions, decide_by_subgroup
 from tests import subjects
+from tests.options import fold
 from tests.subjects import DISCOUNTED, OUTCOME_REWARD, POLICIES, START, clinic_log, golden, needs_clinic
 
 ROWS = np.array(
@@ -28,6 +30,8 @@ ROWS = np.array(
 )
 """[context, state, action, outcome] of the example of a covariate that is worth knowing."""
 REWARD = np.array([[1.0, 0.88], [0.4, 0.28]])
+AS_READ = RegressionOptions(standardise=False)
+BY_STATE = RegressionOptions(by="state")
 WEIGHTS = [0.65, 0.35]
 BEGINS = [0.6, 0.4]
 
@@ -87,7 +91,7 @@ def posterior():
     space = bm.StateActionSpace.from_log(log, ends=True)
 
     def prior(space):
-        rows = bm.models.logit_rows(space, "state + age + frail + action", reference=0, standardise=False)
+        rows = bm.models.logit_rows(space, "state + age + frail + action", reference=0, options=AS_READ)
         return bm.models.MDPSpec(rows, OUTCOME_REWARD)
 
     return bm.infer(jax.random.key(5), prior, log, space=space, method=Laplace(num_samples=20_000))
@@ -116,11 +120,11 @@ def test_weights_are_subjects_not_rows_and_one_hot_weights_are_one_context(poste
     by_subject = bm.policy_value(**drug)
     contexts = posterior.contexts
     np.testing.assert_allclose(contexts.subjects / contexts.subjects.sum(), subjects.subject_weights())
-    by_row = bm.policy_value(**drug, population=contexts.transitions)
+    by_row = bm.policy_value(**drug, options=ValueOptions(population=contexts.transitions))
     assert by_row.mean > by_subject.mean + 0.3  # who lives long has many rows
     each = bm.policy_value(**drug, by="context")
     for c in range(8):
-        alone = bm.policy_value(**drug, population=np.eye(8)[c])
+        alone = bm.policy_value(**drug, options=ValueOptions(population=np.eye(8)[c]))
         assert np.allclose(alone.draws, each[subjects.TYPES[c]].draws, rtol=1e-12)
     groups = bm.policy_value(**drug, by=["frail"])
     shares = np.array([groups.weights[p] for p in groups.values])
@@ -133,15 +137,16 @@ def test_weights_are_subjects_not_rows_and_one_hot_weights_are_one_context(poste
 def test_a_population_may_be_a_table_of_new_people(posterior, key):
     drug = {"posterior": posterior, "policy": [1, 1], "objective": DISCOUNTED, "initial": START, "num_draws": 300}
     people = pd.DataFrame({"age": [0, 0, 3, 5], "frail": [0, 0, 1, 1]})
-    value = bm.policy_value(key, **drug, population=people)
+    value = bm.policy_value(key, **drug, options=ValueOptions(population=people))
     each = bm.policy_value(key, **drug, by="context")
     new = bm.policy_value(key, posterior.at({"age": 5, "frail": 1}), [1, 1], DISCOUNTED, initial=START, num_draws=300)
     expected = (2 * each[0, 0].draws + each[3, 1].draws + new.draws) / 4
     np.testing.assert_allclose(value.draws, expected, rtol=1e-9)
-    wide = bm.policy_value(key, **drug, population=people, population_uncertainty=True)
+    wide = bm.policy_value(key, **drug, options=ValueOptions(population=people, population_uncertainty=True))
     assert wide.sd > value.sd
+    weights = ValueOptions(population=np.ones(8), population_uncertainty=True)
     with pytest.raises(ValueError, match="population_uncertainty is True with weights"):
-        bm.policy_value(key, **drug, population=np.ones(8), population_uncertainty=True)
+        bm.policy_value(key, **drug, options=weights)
 
 
 @needs_clinic
@@ -187,7 +192,7 @@ def test_interactions_are_told_and_what_cannot_be_decided_is_refused(posterior, 
     log = clinic_log()
 
     def prior(space):
-        rows = bm.models.logit_rows(space, "age + frail + action + frail:action", by="state")
+        rows = bm.models.logit_rows(space, "age + frail + action + frail:action", options=BY_STATE)
         return bm.models.MDPSpec(rows, OUTCOME_REWARD)
 
     space, options = bm.StateActionSpace.from_log(log, ends=True), SubgroupOptions(initial=START)
@@ -258,7 +263,7 @@ def test_what_moves_by_itself_is_refused_as_a_fixed_context(key):
 @needs_clinic
 def test_populations_and_subgroups_that_are_none(posterior, key, options, kind, message):
     with pytest.raises(kind, match=message):
-        bm.policy_value(key, posterior, [1, 1], DISCOUNTED, initial=START, num_draws=20, **options)
+        bm.policy_value(key, posterior, [1, 1], DISCOUNTED, initial=START, num_draws=20, **fold(ValueOptions, options))
 
 
 def test_an_ordinary_posterior_has_no_subgroups(key):

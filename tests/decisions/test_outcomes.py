@@ -1,7 +1,6 @@
 # pyright: reportArgumentType=false
 """Outcomes beside the value of a policy: recursions in numpy of the very same draws, and a published model of HIV."""
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +12,8 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, read_outcomes
-from bayes_mdp.decisions.policy_comparison import compare_policies
-from bayes_mdp.decisions.policy_evaluation import policy_value
+from bayes_mdp.decisions.policy_comparison import VerdictOptions, compare_policies
+from bayes_mdp.decisions.policy_evaluation import ValueOptions, policy_value
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
 from bayes_mdp.planning import solve
 from tests.inference.policy_problems import N_ACTIONS, N_STATES, START, dense_value, posterior
@@ -90,7 +89,7 @@ def test_rewards_of_every_shape_by_the_recursion(axes, kind):
         belief,
         POLICY,
         Episodic(H, 0.9),
-        outcomes={"own": Outcome(reward, 0.6), "of the objective": Outcome(reward)},
+        options=ValueOptions({"own": Outcome(reward, 0.6), "of the objective": Outcome(reward)}),
         **OPTIONS,
     )
     rows = drawn(belief)
@@ -109,7 +108,9 @@ def test_the_draws_are_those_of_the_value(objective):
     """The posterior's own reward as an outcome is its value, to the last bit; without outcomes it is as good."""
     belief = posterior(ends=isinstance(objective, FirstExit))
     policy = POLICY[0]
-    found = policy_value(KEY, belief, policy, objective, outcomes={"again": Outcome(belief.reward)}, **OPTIONS)
+    found = policy_value(
+        KEY, belief, policy, objective, options=ValueOptions({"again": Outcome(belief.reward)}), **OPTIONS
+    )
     np.testing.assert_array_equal(found.outcomes["again"].draws, found.draws)
     plain = policy_value(KEY, belief, policy, objective, **OPTIONS)
     np.testing.assert_array_equal(found.draws, plain.draws)
@@ -122,7 +123,7 @@ def test_a_posterior_in_closed_form_draws_the_same_rows():
     policy = np.array([0, 1, 1])
     options: Any = {"num_draws": 40}
     outcomes = {"reward": Outcome(np.eye(3)[:, :2]), "time in 2": Outcome([0, 0, 1])}
-    found = policy_value(KEY, belief, policy, Discounted(0.9), outcomes=outcomes, **options)
+    found = policy_value(KEY, belief, policy, Discounted(0.9), options=ValueOptions(outcomes), **options)
     plain = policy_value(KEY, belief, policy, Discounted(0.9), **options)
     np.testing.assert_allclose(found.draws, plain.draws, rtol=1e-9)
     np.testing.assert_allclose(found.outcomes["reward"].draws, found.draws, rtol=1e-9)
@@ -133,10 +134,12 @@ def test_discounts_without_a_horizon():
     belief, policy, reward = posterior(ends=True), POLICY[0], RNG.normal(size=(S, A))
     rows = drawn(belief)[..., :S]
     for objective in (Discounted(0.95), FirstExit()):
-        found = policy_value(KEY, belief, policy, objective, outcomes={"x": Outcome(reward, 0.5)}, **OPTIONS)
+        found = policy_value(
+            KEY, belief, policy, objective, options=ValueOptions({"x": Outcome(reward, 0.5)}), **OPTIONS
+        )
         expected = [dense_value(r, reward, policy, Discounted(0.5)) for r in rows]
         np.testing.assert_allclose(found.outcomes["x"].draws, expected, rtol=1e-10)
-    one = policy_value(KEY, belief, policy, FirstExit(), outcomes={"x": Outcome(reward, 1)}, **OPTIONS)
+    one = policy_value(KEY, belief, policy, FirstExit(), options=ValueOptions({"x": Outcome(reward, 1)}), **OPTIONS)
     expected = [dense_value(r, reward, policy, FirstExit()) for r in rows]
     np.testing.assert_allclose(one.outcomes["x"].draws, expected, rtol=1e-10)
 
@@ -149,7 +152,7 @@ def test_half_cycles_are_the_trapezoidal_rule(discount, listed):
     reward = np.array([1.0, -2.0, 3.0, 0.5])
     outcomes = {"half": Outcome(reward, discount, half_cycle=True), "start": Outcome(reward, discount)}
     belief = Listed(belief) if listed else belief
-    found = policy_value(KEY, belief, POLICY, Episodic(H), outcomes=outcomes, **OPTIONS)
+    found = policy_value(KEY, belief, POLICY, Episodic(H), options=ValueOptions(outcomes), **OPTIONS)
     for name, weights in (("half", [0.5, 1, 1, 1, 1, 0.5]), ("start", [1, 1, 1, 1, 1, 0])):
         expected = []
         for rows in drawn(belief):
@@ -166,9 +169,9 @@ def test_policies_side_by_side():
     belief = posterior()
     outcomes = {"cost": Outcome(RNG.uniform(1, 2, (S, A)), 0.9), "effect": Outcome(np.arange(4.0))}
     policies = {"first": np.zeros(S, int), "by step": np.ones((H, S), int)}
-    found = compare_policies(KEY, belief, policies, Episodic(H), outcomes=outcomes, **OPTIONS)
+    found = compare_policies(KEY, belief, policies, Episodic(H), options=VerdictOptions(outcomes=outcomes), **OPTIONS)
     for name, benefit in found.net_benefit(3.0).items():
-        alone = policy_value(KEY, belief, policies[name], Episodic(H), outcomes=outcomes, **OPTIONS)
+        alone = policy_value(KEY, belief, policies[name], Episodic(H), options=ValueOptions(outcomes), **OPTIONS)
         parts = found.values[name].outcomes
         np.testing.assert_array_equal(benefit, 3.0 * parts["effect"].draws - parts["cost"].draws)
         np.testing.assert_allclose(benefit, alone.net_benefit(3.0), rtol=1e-12)
@@ -199,7 +202,7 @@ def test_a_numerical_error_that_shows_is_printed():
 
 def test_what_has_no_net_benefit():
     belief, outcomes = posterior(), {"cost": Outcome(np.ones(S)), "life years": Outcome(np.ones(S))}
-    value = policy_value(KEY, belief, np.zeros(S, int), Episodic(2), outcomes=outcomes, num_draws=2)
+    value = policy_value(KEY, belief, np.zeros(S, int), Episodic(2), options=ValueOptions(outcomes), num_draws=2)
     with pytest.raises(ValueError, match="effect is 'effect', expected one of cost, life years"):
         value.net_benefit(1.0)
     assert np.isfinite(value.net_benefit(1.0, effect="life years")).all()
@@ -207,10 +210,10 @@ def test_what_has_no_net_benefit():
         with pytest.raises(ValueError, match=r"wtp is .*, expected a finite number, zero or greater"):
             value.net_benefit(wtp, effect="life years")
     plain = policy_value(KEY, belief, np.zeros(S, int), Episodic(2), num_draws=2)
-    with pytest.raises(ValueError, match="there are no outcomes, expected policy_value"):
+    with pytest.raises(ValueError, match="there are no outcomes, expected those of ValueOptions"):
         plain.net_benefit(1.0)
     without = compare_policies(KEY, belief, {"a": np.zeros(S, int)}, Episodic(2), num_draws=2)
-    with pytest.raises(ValueError, match="there are no outcomes, expected compare_policies"):
+    with pytest.raises(ValueError, match="there are no outcomes, expected those of VerdictOptions"):
         without.strategy_draws()
 
 
@@ -254,7 +257,7 @@ def test_what_is_no_outcome(arguments, error, message):
     ],
 )
 def test_what_does_not_fit_the_posterior(outcomes, objective, error, message):
-    call = lambda: policy_value(KEY, posterior(), POLICY[0], objective, outcomes=outcomes, num_draws=2)  # noqa: E731
+    call = lambda: policy_value(KEY, posterior(), POLICY[0], objective, options=ValueOptions(outcomes), num_draws=2)  # noqa: E731
     if error is None:
         assert isinstance(call().outcomes["x"], OutcomeValue)
         return
@@ -266,7 +269,7 @@ def test_axes_that_could_be_others_are_refused():
     """As many steps as states, as many states as actions: [S A] or [H S]; with all axes it is known."""
     belief = Known(MDP(np.full((2, 2, 2), 0.5), np.zeros((2, 2))))
     value = lambda reward: policy_value(  # noqa: E731
-        KEY, belief, np.zeros(2, int), Episodic(2), outcomes={"x": Outcome(reward)}, num_draws=2
+        KEY, belief, np.zeros(2, int), Episodic(2), options=ValueOptions({"x": Outcome(reward)}), num_draws=2
     )
     said = r"shape \(2, 2\), which may be \[S A\] or \[H S\], expected all axes, \(2, 2, 2, 2\) \[H S A O\]"
     with pytest.raises(ValueError, match=said):
@@ -308,7 +311,9 @@ def durations():
         belief = Known(MDP(HIV_ROWS, np.zeros((4, 2))))
     policies = {str(number): for_cycles(number) for number in range(CYCLES + 1)}
     start = {"initial": np.eye(4)[0], "num_draws": 2}
-    return compare_policies(KEY, belief, policies, Episodic(CYCLES), outcomes=HIV_OUTCOMES, **start)
+    return compare_policies(
+        KEY, belief, policies, Episodic(CYCLES), options=VerdictOptions(outcomes=HIV_OUTCOMES), **start
+    )
 
 
 def test_the_published_costs_and_life_years(durations):
@@ -358,7 +363,9 @@ def test_the_best_policy_by_state_and_cycle(wtp, value, cycles, x64):
     outcomes = {**HIV_OUTCOMES, "benefit": Outcome(by_step)}
     policy = np.asarray(found.policy)
     belief = Known(MDP(HIV_ROWS, np.zeros((4, 2))))
-    judged = policy_value(KEY, belief, policy, Episodic(CYCLES), outcomes=outcomes, initial=np.eye(4)[0], num_draws=2)
+    judged = policy_value(
+        KEY, belief, policy, Episodic(CYCLES), options=ValueOptions(outcomes), initial=np.eye(4)[0], num_draws=2
+    )
     assert judged.net_benefit(wtp).mean() == pytest.approx(float(found.v[0, 0]), rel=1e-10)
     assert judged.outcomes["benefit"].mean == pytest.approx(float(found.v[0, 0]), rel=1e-10)
     for state, (first, last) in (cycles or {}).items():
@@ -366,10 +373,14 @@ def test_the_best_policy_by_state_and_cycle(wtp, value, cycles, x64):
         assert (taken.min(), taken.max(), len(taken)) == (first, last, last - first + 1)
 
 
-def test_where_a_newcomer_looks():
-    assert bm.decisions.Outcome is Outcome is bm.decisions.Outcome
-    assert "outcomes" in inspect.signature(bm.policy_value).parameters
-    assert "outcomes" in inspect.signature(bm.compare_policies).parameters
+def test_the_argument_of_the_last_version_is_the_field_of_the_record():
+    """With a warning; the numbers are the same."""
+    belief, outcomes = posterior(), {"time": Outcome(np.ones(S))}
+    call: Any = {"policy": POLICY, "objective": Episodic(H), **OPTIONS}
+    new = policy_value(KEY, belief, **call, options=ValueOptions(outcomes=outcomes))
+    with pytest.warns(FutureWarning, match="ValueOptions"):
+        old = policy_value(KEY, belief, **{**call, "outcomes": outcomes})
+    np.testing.assert_array_equal(old.outcomes["time"].draws, new.outcomes["time"].draws)
 
 
 def test_half_cycles_of_two_states_in_turn():

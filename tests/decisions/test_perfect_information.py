@@ -14,7 +14,8 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.normal import NormalBelief
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Validity
+from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace
+from bayes_mdp.mdp.validity import Validity
 from tests.inference.policy_problems import ACTIONS, START, posterior
 
 pytestmark = pytest.mark.numerics

@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp.decisions import VerdictOptions
 from bayes_mdp.decisions.policy_comparison import compare_policies
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference import CollapsedPosterior, PooledPosterior, SampledPosterior, mixture
+from bayes_mdp.inference import CollapsedPosterior, SampledPosterior, mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
@@ -23,8 +23,9 @@ from bayes_mdp.inference.families.exponential import GammaExponentialBelief
 from bayes_mdp.inference.families.geometric import BetaGeometricBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.families.poisson import GammaBelief
-from bayes_mdp.mdp import CanCountPrior, Discounted, PriorWeight, StateActionSpace, Transitions
-from bayes_mdp.mdp.protocols import describe_weight
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanCountPrior, PriorWeight, describe_weight
 from bayes_mdp.numerics.array_forms import to_float64
 from tests.text import unwrapped
 

@@ -11,7 +11,8 @@ import bayes_mdp as bm
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.decisions.value_basis import WEAKEST, ValueBasis, value_bases
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import CanWeighPrior, Discounted, Episodic, StateActionSpace, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanWeighPrior
 from bayes_mdp.numerics.array_forms import to_float64
 from tests.calibration.beliefs import collapsed, sampled
 from tests.inference.policy_problems import OnlySamples

@@ -16,6 +16,8 @@ import pytest
 from scipy.stats import norm
 
 import bayes_mdp as bm
+from bayes_mdp.models.joint import summarise
+from bayes_mdp.models.mdp_spec import to_mdp
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = Path(os.environ.get("BAYES_MDP_DATA", ROOT.parent / "shared" / "data")) / "bus_engine_replacement.csv"
@@ -149,11 +151,11 @@ def nuts(prior, space, log, num_samples):
     with jax.enable_x64(True):
         kernel = numpyro.infer.NUTS(bm.models.joint(prior, space))
         chain = numpyro.infer.MCMC(kernel, num_warmup=300, num_samples=num_samples, progress_bar=False)
-        chain.run(jax.random.key(2), bm.models.summarise(prior, space, log))
+        chain.run(jax.random.key(2), summarise(prior, space, log))
 
         def world(draw):
             program: Any = numpyro.handlers.seed(numpyro.handlers.substitute(prior, draw), 0)
-            return bm.models.to_mdp(program(space), space)
+            return to_mdp(program(space), space)
 
         samples = chain.get_samples()
         if len(samples) > 1:  # the rows of shared increments are a function of these

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 
 from bayes_mdp.inference.families.family import Cells, Laws, RewardBelief, SitesOf, log_rising, register, statistics
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random import gamma
+from bayes_mdp.random.gamma_draws import gamma
 
 
 @register

@@ -9,17 +9,9 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import (
-    PSRL,
-    Boltzmann,
-    EpsilonGreedy,
-    EpsilonGreedyQ,
-    EverySteps,
-    GaussianThompson,
-    Greedy,
-    SarsaLambda,
-)
-from bayes_mdp.agents.common.replan import as_rule
+from bayes_mdp.agents import PSRL, Boltzmann, EpsilonGreedy, EpsilonGreedyQ, Greedy, SarsaLambda
+from bayes_mdp.agents.common.replan import EverySteps, as_rule
+from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.experiments import actor_programs
 from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Transitions

@@ -11,9 +11,9 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
-from bayes_mdp.experiments import RunOptions, run, save_result
+from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, key_from
-from bayes_mdp.experiments.results import load_result
+from bayes_mdp.experiments.results import load_result, save_result
 from bayes_mdp.mdp import MDP, Discounted, Episodic, StateActionSpace
 from bayes_mdp.plots import plot_posterior, plot_regret, plot_values
 from tests.experiments.toy import two_states

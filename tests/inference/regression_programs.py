@@ -9,7 +9,7 @@ level, a column that is constant or a sum of others, a reference that the suppor
 separates under a flat prior.
 
 By hand: columns cell by cell from the formula, rows from the predictors, a mode by SciPy, and draws from a Student t
-about it, weighted. With groups the scales are on a grid, and importance sampling is done inside each point of it.
+about it, weighted; the scales of groups are drawn with the coefficients.
 """
 
 import itertools
@@ -87,11 +87,12 @@ class Program:
             "hazard": bm.models.hazard_rows,
         }[self.law]
         coefficients = dist.ImproperUniform(dist.constraints.real, (), ()) if np.isinf(self.sd) else self._normal
-        common = {"coefficients": coefficients, "group": self.group} | self.options
+        by = None if self.law == "ordinal" else self.by
+        regression = bm.models.RegressionOptions(by=by, group=self.group)
+        common = {"coefficients": coefficients, "options": regression} | self.options
         if self.law == "hazard":
             even = np.ones(len(self.outcomes)) / len(self.outcomes)
-            return bm.models.MDPSpec(law(space, self.terms, even, by=self.by, **common), self.reward)
-        common |= {} if self.law == "ordinal" else {"by": self.by}
+            return bm.models.MDPSpec(law(space, self.terms, even, **common), self.reward)
         return bm.models.MDPSpec(law(space, self.terms, **common), self.reward)
 
     @property
@@ -379,7 +380,7 @@ class ByHand:
         return rows
 
     def log_density(self, points: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
-        """Log of prior times likelihood; with `scale` [K] points end with the intercepts, in units of it."""
+        """Log of prior times likelihood; with `scale` [N 1 K] points end with the intercepts, in units of it."""
         intercepts, extra = None, 0.0
         if scale is not None:
             number = len(self.levels[self.program.group]) * self.predictors
@@ -395,25 +396,20 @@ class ByHand:
     def moments(self, rng: np.random.Generator, draws: int = 20_000) -> tuple[np.ndarray, np.ndarray, float]:
         """Posterior mean and sd of all rows [cell, outcome], and how many independent draws they are worth."""
         if self.program.group is None:
-            points, weight, _ = weighted(rng, self.log_density, self.size, draws)
+            points, weight = weighted(rng, self.log_density, self.size, draws, 2)
             return _moments(self.rows(points), weight)
-        # A grid over the scales of the groups, ~ HalfNormal(1), equally likely by their own quantiles.
-        grid = halfnorm.ppf((np.arange(GRID) + 0.5) / GRID)
-        number, parts = len(self.levels["site"]) * self.predictors, []
-        for scale in itertools.product(grid, repeat=self.predictors):
-            tau = np.array(scale)
-            size = self.size + number
-            points, weight, evidence = weighted(rng, lambda x, t=tau: self.log_density(x, t), size, draws // 10)
-            intercepts = points[:, -number:].reshape(len(points), -1, self.predictors) * tau
-            parts.append((evidence, *_moments(self.rows(points[:, :-number], intercepts), weight)))
-        share = np.exp(np.array([x[0] for x in parts]) - logsumexp([x[0] for x in parts]))
-        mean = sum(s * part[1] for s, part in zip(share, parts, strict=True))
-        square = sum(s * (part[2] ** 2 + part[1] ** 2) for s, part in zip(share, parts, strict=True))
-        worth = 1.0 / sum(s**2 / part[3] for s, part in zip(share, parts, strict=True))
-        return mean, np.sqrt(np.maximum(square - mean**2, 0.0)), float(worth)
+        # The scales of the groups ~ HalfNormal(1) are drawn with the rest, on the line.
+        number, scales = len(self.levels["site"]) * self.predictors, self.predictors
 
+        def together(points: np.ndarray) -> np.ndarray:
+            line = points[:, -scales:]
+            prior = (halfnorm.logpdf(np.exp(line)) + line).sum(1)
+            return self.log_density(points[:, :-scales], np.exp(line)[:, None]) + prior
 
-GRID = 7
+        points, weight = weighted(rng, together, self.size + number + scales, 2 * draws, 8, 12.0)
+        intercepts = points[:, -number - scales : -scales].reshape(len(points), -1, scales)
+        rows = self.rows(points[:, : -number - scales], intercepts * np.exp(points[:, None, -scales:]))
+        return _moments(rows, weight)
 
 
 def _normal(x: np.ndarray, sd: float) -> np.ndarray:
@@ -427,9 +423,9 @@ def _moments(rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def weighted(
-    rng: np.random.Generator, log_density: Any, size: int, draws: int, degrees: float = 5.0, wider: float = 1.25
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Draws of a Student t about the mode, their weights, the log evidence; its shape is learnt in a first round."""
+    rng: np.random.Generator, log_density: Any, size: int, draws: int, turns: int, degrees: float = 5.0, wider=1.25
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws of a Student t about the mode, and their weights; its shape is learnt in the first rounds."""
     mode = minimize(lambda x: -log_density(x[None])[0], np.zeros(size), method="BFGS").x
     step, eye = 1e-3, np.eye(size)
     pairs = [(i, j) for i in range(size) for j in range(i, size)]
@@ -440,7 +436,7 @@ def weighted(
         hessian[i, j] = hessian[j, i] = -height
     values, vectors = np.linalg.eigh(hessian)
     centre, root = mode, vectors / np.sqrt(np.maximum(values, 1e-2))
-    for turn in range(2):
+    for turn in range(turns):
         z = rng.standard_normal((draws, size))
         wide = wider * np.sqrt(degrees / rng.chisquare(degrees, draws))
         points = centre + (z @ root.T) * wide[:, None]
@@ -450,11 +446,16 @@ def weighted(
         proposal = proposal - 0.5 * (degrees + size) * np.log1p(square / degrees)
         logs = log_density(points) - proposal
         weight = np.exp(logs - logsumexp(logs))
-        if turn == 0 and 1.0 / (weight**2).sum() > 20 * size:
-            centre = weight @ points
+        if turn < turns - 1:
+            # Of few good draws the shape would be theirs alone: weights to a power, at which enough of them count.
+            power, bent = 1.0, weight
+            while 1.0 / (bent**2).sum() < 20 * size:
+                power *= 0.8
+                bent = np.exp(power * logs - logsumexp(power * logs))
+            centre = bent @ points
             away = points - centre
-            root = np.linalg.cholesky((weight[:, None] * away).T @ away + 1e-12 * eye)
-    return points, weight, float(logsumexp(logs) - np.log(draws))
+            root = np.linalg.cholesky((bent[:, None] * away).T @ away + 1e-12 * eye)
+    return points, weight
 
 
 def named(message: str, program: Program) -> bool:

@@ -8,6 +8,7 @@ Random programs of `regression_programs`, by the density that draws come from; a
 # pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -17,9 +18,17 @@ from numpyro import handlers
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import knowing
-from bayes_mdp.inference.context_posterior import look_at, prior_of_coefficients, space_counts
+from bayes_mdp.decisions.for_whom import all_policies
+from bayes_mdp.inference.context_posterior import (
+    ContextPosterior,
+    Tables,
+    look_at,
+    prior_of_coefficients,
+    space_counts,
+)
 from bayes_mdp.inference.integrals.mode_draws import NoModeError, find_mode
 from bayes_mdp.inference.integrals.row_density import RowDensity, visited_cells
+from bayes_mdp.information import value_of_covariates
 from tests.inference.regression_programs import Program, random_program
 
 PLAIN = [p for p in map(random_program, range(60)) if p.law in ("logit", "stick") and not (p.fault or p.group)][:8]
@@ -92,9 +101,93 @@ def test_one_context_has_the_rows_of_a_space_without():
     for log in (plain, about):
         space = bm.StateActionSpace.from_log(log)
         with jax.enable_x64(True):
-            rows = handlers.seed(lambda s=space: bm.models.logit_rows(s, "action", by="state", reference="a"), 1)()
+            law = partial(bm.models.logit_rows, options=bm.models.RegressionOptions(by="state"))
+            rows = handlers.seed(lambda s=space, law=law: law(s, "action", reference="a"), 1)()
         drawn.append(np.asarray(rows))
     assert drawn[1].shape == (1, 2, 2, 2) and np.array_equal(drawn[0], drawn[1][0])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_most_likely_rows_of_a_saturated_design_are_frequencies_of_product_states(seed):
+    """A factor with coefficients of its own in every state and action has as many numbers as there are rows."""
+    rng = np.random.default_rng(seed)
+    size = 300
+    frame = pd.DataFrame({"s": rng.choice(["s0", "s1"], size), "a": rng.choice(["a0", "a1"], size), "dead": False})
+    frame = frame.assign(t=rng.choice(["s0", "s1", "s2"], size), z=rng.choice(["u", "v", "w"], size))
+    options = {"reference": "s0", "standardise": bool(seed % 2)}
+    about = {"covariates": ["z"], "group": None, "terms": "z", "by": ["state", "action"], "law": "logit"}
+    program = Program(frame, ["s0", "s1", "s2"], ["a0", "a1"], False, options=options, sd=np.inf, **about)
+    log = program.log()
+    space = bm.StateActionSpace.from_log(log)
+    law = look_at(program.prior, space).laws[0]
+    counts = space_counts(log, log.covariates, space)
+    assert (counts[:, :2] > 0).all()  # else there is no mode
+    cells = visited_cells(law, counts)
+    # Cells of the third state have no rows, and its columns no coefficients to find.
+    visited = (cells.columns != 0).any(0)
+    number = prior_of_coefficients(law)[0].shape[1]
+    rows = _saturated(cells._replace(columns=cells.columns[:, visited]), number)
+    frequency = counts[counts.any(-1)]
+    np.testing.assert_allclose(rows, frequency / frequency.sum(-1, keepdims=True), rtol=0, atol=1e-9)
+
+
+def _saturated(cells, number: int) -> np.ndarray:
+    """Rows at the mode under a flat prior, the reference first."""
+    shape = cells.columns.shape[1], number
+    density = RowDensity(cells, np.zeros(shape), np.full(shape, np.inf))
+    mode = find_mode(density, np.zeros(density.mean.size))[0]
+    odds = np.exp(np.pad(cells.columns @ mode.reshape(shape), ((0, 0), (1, 0))))
+    return odds / odds.sum(1, keepdims=True)
+
+
+RATE, BEGINS = 0.9, np.array([0.3, 0.7])
+PAID = np.array([[1.0, 0.6], [0.4, 0.2]])
+
+
+def family(rows: np.ndarray) -> ContextPosterior:
+    """Draws of rows [N C S A O] as a posterior in four contexts of two covariates, paid by state and action."""
+    ages, sexes = np.tile([0, 1], 20), np.repeat(["f", "m"], 20)
+    frame = pd.DataFrame({"s": [0, 1] * 20, "a": [0, 0, 1, 1] * 10, "t": 0, "end": [True, False] * 20})
+    frame = frame.assign(age=ages, sex=sexes, id=range(40))
+    roles = {"state": "s", "action": "a", "next_state": "t", "terminated": "end", "subject": "id"}
+    space = bm.StateActionSpace.from_log(bm.read_log(frame, **roles, covariates=["age", "sex"]))
+    tables = Tables(rows, np.broadcast_to(PAID, (*rows.shape[:2], 2, 2)))
+    return ContextPosterior(space, lambda s: bm.models.MDPSpec(rows[0], PAID), "exact", together=tables)
+
+
+def values_by_hand(rows: np.ndarray) -> np.ndarray:
+    """[policy, draw, context] of the four deterministic policies, by dense solves."""
+    values = []
+    for policy in all_policies(2, 2):
+        chain = np.stack([rows[:, :, s, policy[s], :2] for s in range(2)], 2)
+        paid = np.broadcast_to(PAID[[0, 1], policy], chain.shape[:-1])
+        values.append(np.linalg.solve(np.eye(2) - RATE * chain, paid[..., None])[..., 0] @ BEGINS)
+    return np.array(values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_of_populations_and_of_covariates_are_those_of_random_draws_by_hand(key, seed):
+    """One-hot weights: J_c. Knowing: 0 <= a covariate <= all of them <= the draw as well; 0 where rows do not vary."""
+    rng = np.random.default_rng(seed)
+    rows, weights = rng.dirichlet(np.ones(3), (64, 4, 2, 2)), rng.dirichlet(np.ones(4))
+    posterior, values = family(rows), values_by_hand(rows)
+    given = {"objective": bm.Discounted(RATE), "initial": BEGINS, "num_draws": 64}
+    order = bm.policy_value(key, posterior, [0, 1], by="context", **given)
+    for number, context in enumerate(order.values.values()):
+        alone = bm.policy_value(key, posterior, [0, 1], population=np.eye(4)[number], **given)
+        assert np.array_equal(alone.draws, context.draws)
+        np.testing.assert_allclose(np.sort(alone.draws), np.sort(values[1, :, number]), rtol=1e-6)
+    everybody = bm.policy_value(key, posterior, [0, 1], population=weights, **given)
+    np.testing.assert_allclose(np.sort(everybody.draws), np.sort(values[1] @ weights), rtol=1e-6)
+    about = {"population": weights, **given}
+    age, both = (value_of_covariates(key, posterior, by=by, **about) for by in ("age", "context"))
+    mean = values.mean(1)
+    expected = mean.max(0) @ weights - (mean @ weights).max()
+    assert both == pytest.approx(expected, abs=1e-6)
+    everything = values.max(0).mean(0) @ weights - (mean @ weights).max()
+    assert -1e-9 <= age <= both + 1e-9 <= everything + 1e-6
+    alike = family(np.repeat(rows[:, :1], 4, 1))
+    assert value_of_covariates(key, alike, **about) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))

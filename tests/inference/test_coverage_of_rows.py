@@ -119,7 +119,10 @@ def test_the_density_of_these_tests_is_that_of_the_library(key):
 
     def prior(space):
         return bm.models.MDPSpec(
-            bm.models.logit_rows(space, "x1 + x2 + x3 + x4", reference=0, standardise=False), np.zeros((3, 1))
+            bm.models.logit_rows(
+                space, "x1 + x2 + x3 + x4", reference=0, options=bm.models.RegressionOptions(standardise=False)
+            ),
+            np.zeros((3, 1)),
         )
 
     method = bm.inference.Laplace(num_samples=100)

@@ -15,6 +15,7 @@ from scipy import stats
 
 import bayes_mdp as bm
 from bayes_mdp.inference.fitted import Fitted, Law
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.models.mdp_spec import RewardTable
 
 DISCOUNT = 0.9
@@ -62,7 +63,7 @@ class TwoWorlds(Fitted):
         return 1 / jnp.sum(jax.nn.softmax(jnp.asarray(self.log_weights)) ** 2)
 
     def check(self, transitions, weight=1.0):
-        bm.mdp.check_transitions(transitions, self.space)
+        check_transitions(transitions, self.space)
 
     def update(self, transitions, weight=1.0):
         s, a, o, r = map(

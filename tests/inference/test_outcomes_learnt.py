@@ -65,7 +65,7 @@ def test_a_draw_of_an_outcome_is_of_the_rows_of_that_draw(prior, objective):
     assert abs(told.outcomes["cost"].mean - alone.mean) < 5.5 * error
     # A known cost of one is the time in every draw, whatever was learnt beside it.
     ones = bm.decisions.Outcome(np.ones((3, 2)))
-    time = value(posterior, objective, outcomes={"time": ones}).outcomes["time"].draws
+    time = value(posterior, objective, options=bm.decisions.ValueOptions({"time": ones})).outcomes["time"].draws
     np.testing.assert_allclose(time, 10.0 if isinstance(objective, bm.Discounted) else 3.0)
 
 
@@ -99,7 +99,7 @@ def test_an_outcome_that_cannot_be_drawn_apart_is_refused():
     log = bm.read_log(table(), **COLUMNS)
     posterior = fit(bm.models.dirichlet_normal_gamma(), log, log)
     with pytest.raises(TypeError, match="outcome 'cost' was learnt by a SamplesAlone, which draws rows and rewards"):
-        value(posterior, outcomes={"cost": SamplesAlone(posterior.outcomes["cost"])})
+        value(posterior, options=bm.decisions.ValueOptions({"cost": SamplesAlone(posterior.outcomes["cost"])}))
 
 
 @pytest.mark.parametrize("prior", PRIORS)

@@ -17,7 +17,9 @@ from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC, NUTS
 
 from bayes_mdp.inference.route import infer
-from bayes_mdp.models import dirichlet_bernoulli, joint, summarise, to_mdp
+from bayes_mdp.models import dirichlet_bernoulli, joint
+from bayes_mdp.models.joint import summarise
+from bayes_mdp.models.mdp_spec import to_mdp
 from tests.inference.programs import ACCEPTED, draw_transitions, transitions_of
 
 

@@ -119,7 +119,7 @@ def test_names_that_cannot_be_written_are_refused(cases, tmp_path):
 
 
 def test_what_is_no_posterior_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="posterior is a dict"):
+    with pytest.raises(TypeError, match="result is a dict"):
         save({}, tmp_path / "belief")
     (tmp_path / "other").write_bytes(b"hello")
     with pytest.raises(ValueError, match="is no saved posterior"):

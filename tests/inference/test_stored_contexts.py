@@ -18,6 +18,7 @@ import bayes_mdp as bm
 from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits, side_by_side
 from bayes_mdp.inference.context_posterior import ContextPosterior, Tables, look_at
 from bayes_mdp.models import MDPSpec, linear_rewards, logit_rows
+from bayes_mdp.recommend import SubgroupOptions, decide_by_subgroup
 
 OBJECTIVE = bm.Discounted(0.9)
 
@@ -216,6 +217,22 @@ def test_one_budget_for_all_contexts_has_the_golden_value_and_price(key):
     assert choice.value.mean == pytest.approx(4.3985124959, abs=1e-6)
     assert choice.shadow_prices["cost"].mean_world == pytest.approx(0.2276798475, abs=1e-6)
     assert choice.policy[1, 1] == pytest.approx(0.7001856744, abs=1e-6)
+
+
+def test_verdicts_by_subgroup_say_what_more_of_an_outcome_a_policy_brings(key):
+    """In each subgroup, draw by draw, the difference of the two policies' outcomes."""
+    posterior = drawn().with_outcomes({"cost": drawn(seed=1)})
+    about = {"initial": [0.5, 0.5], "num_draws": 64}
+    decided = decide_by_subgroup(
+        key, posterior, read(), OBJECTIVE, {"y": [1, 1]}, ["sex"], baseline=[0, 0], options=SubgroupOptions(**about)
+    )
+    new, old = (bm.policy_value(key, posterior, policy, OBJECTIVE, by=["sex"], **about) for policy in ([1, 1], [0, 0]))
+    for sex, verdict in decided.verdicts.items():
+        expected = new[sex].outcomes["cost"].draws - old[sex].outcomes["cost"].draws
+        np.testing.assert_allclose(verdict.changes["y"]["cost"], expected, rtol=1e-9)
+        assert "; cost " in str(verdict) and " more, 95 % interval [" in str(verdict)
+    table = decided.table().set_index("sex")
+    assert table.loc["f", "more cost"] == pytest.approx(decided["f"].changes["y"]["cost"].mean())
 
 
 def test_a_site_by_context_says_nothing_of_new_contexts(key):

@@ -15,6 +15,7 @@ import bayes_mdp as bm
 from bayes_mdp.inference.context_posterior import look_at, prior_of_coefficients, space_counts
 from bayes_mdp.inference.integrals.mode_draws import find_mode
 from bayes_mdp.inference.integrals.row_density import RowDensity, visited_cells
+from tests.inference.test_context_posterior import closed_form
 from tests.subjects import SHARED, clinic_log, golden, needs_clinic
 
 TESTS = Path(__file__).parents[1]
@@ -53,27 +54,30 @@ def test_every_line_has_a_test():
 
 
 @cache
-def most_likely(name: str) -> tuple[RowDensity, np.ndarray, float, np.ndarray]:
-    """The density under a flat prior, its mode, the log likelihood there, and the covariance."""
+def most_likely(name: str) -> tuple[RowDensity, np.ndarray, np.ndarray, float, np.ndarray]:
+    """The density under a flat prior, its columns, its mode, the log likelihood there, and the covariance."""
     options = {"covariates": ["age", "frail"], "group": "site"} if "site" in DESIGNS[name] else {}
     log = clinic_log(**options)
     space = bm.StateActionSpace.from_log(log, ends=True)
 
     def program(space):
-        rows = bm.models.logit_rows(space, DESIGNS[name], reference=0, standardise=False)
+        rows = bm.models.logit_rows(
+            space, DESIGNS[name], reference=0, options=bm.models.RegressionOptions(standardise=False)
+        )
         return bm.models.MDPSpec(rows, np.zeros((2, 2)))
 
     law = look_at(program, space).laws[0]
     mean, sd = prior_of_coefficients(law)
-    density = RowDensity(visited_cells(law, space_counts(log, log.covariates, space)), mean, np.full_like(sd, np.inf))
+    cells = visited_cells(law, space_counts(log, log.covariates, space))
+    density = RowDensity(cells, mean, np.full_like(sd, np.inf))
     mode, height, hessian = find_mode(density, np.zeros(mean.size))
-    return density, mode, -height, np.linalg.inv(hessian)
+    return density, cells.columns, mode, -height, np.linalg.inv(hessian)
 
 
 @needs_clinic
 @pytest.mark.parametrize("name", DESIGNS)
 def test_every_line_of_maximum_likelihood(name):
-    density, mode, height, covariance = most_likely(name)
+    density, _, mode, height, covariance = most_likely(name)
     b = mode.reshape(-1, 2)
     error = np.sqrt(np.diag(covariance)).reshape(-1, 2)
     for quantity, value, tolerance in lines(name):
@@ -91,12 +95,25 @@ def test_every_line_of_maximum_likelihood(name):
         assert known == pytest.approx(value, abs=max(tolerance, 1e-9)), quantity
 
 
+def softmax(predictors: np.ndarray) -> np.ndarray:
+    """Rows, the reference first."""
+    odds = np.exp(np.concatenate([np.zeros((len(predictors), 1)), predictors], 1))
+    return odds / odds.sum(1, keepdims=True)
+
+
+@needs_clinic
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_most_likely_rows_are_those_of_statsmodels(name):
+    """Every visited row, at our mode and at the coefficients of the table."""
+    _, columns, mode, _, _ = most_likely(name)
+    b = np.array([[golden()[name, f"b[{i},{k}]"] for k in range(2)] for i in range(columns.shape[1])])
+    np.testing.assert_allclose(softmax(columns @ mode.reshape(-1, 2)), softmax(columns @ b), rtol=0, atol=1e-9)
+
+
 @needs_clinic
 @pytest.mark.parametrize(("quantity", "value", "tolerance"), lines("polya-gamma"))
 def test_every_line_of_polya_gamma_variables(quantity, value, tolerance):
-    """The closed forms that the sampler is held to."""
+    """The closed forms that draws are held to; counts of 3.5, of which there are no draws, are refused before."""
     what, rest = quantity.split(" ", 1)
-    number, tilt = map(float, rest.split(","))
-    mean = number / (2 * tilt) * np.tanh(tilt / 2)
-    variance = number / (4 * tilt**3) * (np.sinh(tilt) - tilt) / np.cosh(tilt / 2) ** 2
+    mean, variance = closed_form(*map(float, rest.split(",")))
     assert {"mean": mean, "variance": variance}[what] == pytest.approx(value, abs=tolerance)

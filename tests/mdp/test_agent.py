@@ -14,8 +14,9 @@ import pytest
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 import bayes_mdp as bm
-from bayes_mdp.agents import Boltzmann, Doubling, EveryEpisode, EverySteps, Greedy, When
+from bayes_mdp.agents import Boltzmann, Greedy
 from bayes_mdp.agents.common.mean_model import effective_horizon, mean_model
+from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, When
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import Actor, RunOptions, compare, run
 from bayes_mdp.experiments.run_config import rule_of

@@ -136,19 +136,26 @@ def test_coefficients_of_standardised_columns_on_their_own_scale_say_the_same(by
     assert len(design.names) == 3 * blocks
     b = np.random.default_rng(0).normal(size=(7, len(design.names), 2))
     own = design.on_own_scale(b)
-    standard = design.standardised
-    if by is not None:  # the columns of a block are 0 elsewhere, whatever is subtracted
-        standard = np.where(_block(design), standard, 0.0)
     np.testing.assert_allclose(
-        np.einsum("csap,npk->ncsak", standard, b), np.einsum("csap,npk->ncsak", design.values, own), atol=1e-9
+        np.einsum("csap,npk->ncsak", design.standardised, b),
+        np.einsum("csap,npk->ncsak", design.values, own),
+        atol=1e-9,
     )
 
 
-def _block(design):
-    """[C S A p], whether a column belongs to the block of its cell: its constant is 1."""
-    suffix = [name.split(" | ", 1)[1] for name in design.names]
-    place = {name: i for i, name in enumerate(design.names)}
-    return np.stack([design.values[..., place[f"constant | {end}"]] for end in suffix], -1) == 1
+@pytest.mark.parametrize("by", ["state", "action", ["state", "action"]])
+def test_blocks_have_coefficients_of_their_own(by):
+    """In each block its columns are those of a design without blocks, and all others are 0: nothing is shared."""
+    space = bm.StateActionSpace.from_log(log_of(table()))
+    alone, design = space.design("age + sex"), space.design("age + sex", by=by)
+    width, blocks = len(alone.names), len(design.names) // len(alone.names)
+    for s, a in itertools.product(range(2), range(2)):
+        here = {"state": s, "action": a}.get(by if isinstance(by, str) else "", 2 * s + a)
+        expected = np.zeros((space.n_contexts, blocks, width))
+        expected[:, here] = alone.standardised[:, s, a]
+        np.testing.assert_allclose(design.standardised[:, s, a], expected.reshape(-1, blocks * width), atol=1e-12)
+        cells = np.arange(space.n_contexts), np.full(space.n_contexts, s), np.full(space.n_contexts, a)
+        np.testing.assert_allclose(design.standardise(design.rows(cells)), design.standardised[:, s, a], atol=1e-12)
 
 
 def test_products_of_columns_do_not_depend_on_how_they_are_summed(monkeypatch):

@@ -18,7 +18,6 @@ from scipy import stats
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import (
     PRIORS,
-    check_spec,
     clustered_states,
     dirichlet_bernoulli,
     dirichlet_normal,
@@ -28,9 +27,9 @@ from bayes_mdp.models import (
     robust_rewards,
     shared_rewards,
     sticky,
-    to_mdp,
     unknown_concentration,
 )
+from bayes_mdp.models.mdp_spec import check_spec, to_mdp
 from tests.models.test_priors import LEGAL, SPACES, SUPPORT, trace_shapes
 
 NAMES = ("unknown_concentration", "sticky", "shared_rewards", "clustered_states", "feature_dynamics", "robust_rewards")

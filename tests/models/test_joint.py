@@ -16,15 +16,15 @@ from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.models import (
     MDPSpec,
     NormalGamma,
-    Statistics,
     dirichlet_normal,
     dirichlet_poisson,
     joint,
     known_rewards,
     normal,
     predictive,
-    summarise,
 )
+from bayes_mdp.models.joint import summarise
+from bayes_mdp.models.sufficient_statistics import Statistics
 
 N = 60
 SPACES = {

@@ -18,17 +18,15 @@ from bayes_mdp.models import (
     PRIORS,
     MDPSpec,
     NormalGamma,
-    check_spec,
     dirichlet_bernoulli,
     dirichlet_normal,
     dirichlet_normal_gamma,
     dirichlet_poisson,
     joint,
     known_rewards,
-    reward_table,
     supported_dirichlet,
-    to_mdp,
 )
+from bayes_mdp.models.mdp_spec import check_spec, reward_table, to_mdp
 
 LEGAL = np.array([[1, 1], [1, 0], [1, 1]], bool)
 # rows with 1, 2 and 3 possible outcomes; the illegal pair (1, 1) has none

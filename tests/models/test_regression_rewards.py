@@ -15,7 +15,7 @@ from scipy.special import expit, gammaln
 
 import bayes_mdp as bm
 from bayes_mdp.inference import Laplace
-from bayes_mdp.models import linear_rewards, logistic_rewards, poisson_rewards
+from bayes_mdp.models import RegressionOptions, linear_rewards, logistic_rewards, poisson_rewards
 
 TERMS = "age + action"
 ROWS = np.full((2, 2, 2), 0.5)
@@ -46,7 +46,7 @@ def columns(rows: pd.DataFrame) -> np.ndarray:
 
 def program(law, **options):
     def prior(space):
-        return bm.models.MDPSpec(ROWS, law(space, TERMS, standardise=False, **options))
+        return bm.models.MDPSpec(ROWS, law(space, TERMS, options=RegressionOptions(standardise=False), **options))
 
     return prior
 
@@ -112,7 +112,7 @@ def test_rows_and_rewards_are_regressed_side_by_side(key):
 
     def prior(space):
         rows = bm.models.logit_rows(space, TERMS, reference="w")
-        return bm.models.MDPSpec(rows, logistic_rewards(space, "age:action", by="state"))
+        return bm.models.MDPSpec(rows, logistic_rewards(space, "age:action", options=RegressionOptions(by="state")))
 
     space = bm.StateActionSpace.from_log(log)
     posterior = bm.infer(key, prior, log, space=space, method=Laplace(num_samples=400))
@@ -132,7 +132,7 @@ def test_group_intercepts_of_rewards_are_added_to_the_predictor():
         covariates=["age"], group="site",
     )  # fmt: skip
     space = bm.StateActionSpace.from_log(log)
-    run = lambda: poisson_rewards(space, TERMS, group="site")  # noqa: E731
+    run = lambda: poisson_rewards(space, TERMS, options=RegressionOptions(group="site"))  # noqa: E731
     with jax.enable_x64(True), handlers.trace() as sites:
         law = handlers.seed(run, 1)()
     b, scale, own = (np.asarray(sites[f"reward_{x}"]["value"]) for x in ("coefficients", "group_scale", "group"))
@@ -155,7 +155,11 @@ def test_a_space_without_contexts_and_one_that_lists_successors_have_rewards_too
         ({"noise": dist.Normal(0, 1)}, ValueError, "noise is a Normal .* expected a law of one positive number"),
         ({"noise": dist.HalfNormal(np.ones(2))}, ValueError, "noise is a HalfNormal with batch shape"),
         ({"noise": 1.0, "coefficients": 2.5}, TypeError, "coefficients is 2.5, expected a NumPyro distribution"),
-        ({"noise": 1.0, "group": "site"}, ValueError, "group is 'site', expected the column"),
+        (
+            {"noise": 1.0, "options": RegressionOptions(group="site")},
+            ValueError,
+            "group is 'site', expected the column",
+        ),
         ({"noise": 1.0, "terms": "agee"}, ValueError, "terms has 'agee', expected one of .*did you mean"),
     ],
 )

@@ -19,11 +19,12 @@ import bayes_mdp as bm
 from bayes_mdp.inference.context_posterior import about_mode, look_at, side_by_side
 from bayes_mdp.inference.integrals.mode_draws import TracedDensity, find_mode
 from bayes_mdp.mdp.contexts import ContextSpace
-from bayes_mdp.models import hazard_rows, logit_rows, ordinal_rows, stick_rows
+from bayes_mdp.models import RegressionOptions, hazard_rows, logit_rows, ordinal_rows, stick_rows
 from bayes_mdp.models.regression_rows import row_laws
 from tests.subjects import SHARED, clinic_log, golden, needs_clinic
 
 FLAT = dist.Normal(0.0, 1e7)
+AS_READ = RegressionOptions(standardise=False)
 
 
 def small_space(support=None, legal=None, ends=True) -> ContextSpace:
@@ -55,7 +56,8 @@ def drawn(program, seed=0):
 def test_softmax_rows_are_those_of_the_formula():
     space = small_space()
     terms = "age + sex + action"
-    rows, sites = drawn(lambda: logit_rows(space, terms, by="state", reference="b", group="site"))
+    options = RegressionOptions(by="state", group="site")
+    rows, sites = drawn(lambda: logit_rows(space, terms, reference="b", options=options))
     x = space.design(terms, by="state").standardised
     own = sites["rows_group_scale"] * sites["rows_group"]
     for c, s, a in itertools.product(range(space.n_contexts), range(3), range(2)):
@@ -157,10 +159,11 @@ def test_impossible_outcomes_are_masked_before_the_rows_are_normalised(law):
 def test_shrinkage_spares_the_constants(shrink):
     """Scales near zero take all coefficients but the constants with them."""
     space = small_space()
+    options = RegressionOptions(by="state", shrink=shrink)
     names = {"rows_shrink": np.array(1e-9)}
 
     def program():
-        return handlers.substitute(lambda: logit_rows(space, "age + sex", by="state", shrink=shrink), data=names)()
+        return handlers.substitute(lambda: logit_rows(space, "age + sex", options=options), data=names)()
 
     rows, sites = drawn(program)
     assert np.ptp(rows, axis=0).max() < 1e-5 < np.ptp(rows, axis=1).max()
@@ -180,10 +183,11 @@ def test_without_contexts_rows_have_no_axis_of_contexts():
         (lambda s: logit_rows(s, "age", reference="nowhere"), "'nowhere' is no outcome"),
         (lambda s: logit_rows(s, "age", reference="end"), "reference is outcome 'end' in state 'b', action 'x'"),
         (lambda s: logit_rows(s, "age", reference="b"), "reference is outcome 'b' in state 'c', action 'y'"),
-        (lambda s: logit_rows(s, "age", group="age"), "expected the column that read_log"),
+        (lambda s: logit_rows(s, "age", options=RegressionOptions(group="age")), "expected the column that read_log"),
         (lambda s: logit_rows(s, "age", coefficients=dist.Normal(0, np.ones(7))), "coefficients has batch shape"),
-        (lambda s: logit_rows(s, "age", shrink="lasso"), "shrink is 'lasso'"),
+        (lambda s: logit_rows(s, "age", options=RegressionOptions(shrink="lasso")), "shrink is 'lasso'"),
         (lambda s: stick_rows(s, "age", order=["a", "b"]), "expected each outcome once"),
+        (lambda s: ordinal_rows(s, "age", options=RegressionOptions(by="state")), "by is 'state', expected None"),
         (lambda s: ordinal_rows(s, "age", outcomes=["a", "a"]), "expected at least two labels, each once"),
         (lambda s: hazard_rows(s, "age", np.ones((2, 2))), "to has shape"),
         (lambda s: hazard_rows(s, "age", np.ones(4) / 4, link="probit"), "link is 'probit'"),
@@ -192,6 +196,25 @@ def test_without_contexts_rows_have_no_axis_of_contexts():
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         handlers.seed(call, 0)(small_space(support=masked_support()))
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ("age + one", "column 'one' is 1 everywhere in the log"),
+        ("age + reversed", "column 'reversed' is a sum of multiples of 'constant', 'age'"),
+    ],
+)
+def test_columns_that_the_cuts_already_say_are_refused(terms, message):
+    """A design without a constant may have full rank, and none beside the cuts: all of them up, one column down."""
+    frame = pd.DataFrame({"s": list("abc") * 4, "a": "x", "t": list("bcab") * 3, "age": np.arange(12.0), "one": 1.0})
+    frame = frame.assign(reversed=3.0 - 2.0 * frame["age"])
+    covariates = ["age", "one", "reversed"]
+    space = bm.StateActionSpace.from_log(
+        bm.read_log(frame, state="s", action="a", next_state="t", covariates=covariates)
+    )
+    with pytest.raises(ValueError, match=message):
+        handlers.seed(lambda: ordinal_rows(space, terms), 0)()
 
 
 def test_lists_of_successors_are_refused():
@@ -252,7 +275,7 @@ def test_maximum_likelihood_of_the_clinic_is_that_of_statsmodels(name, terms, co
     space = bm.StateActionSpace.from_log(log, ends=True)
 
     def program(space):
-        rows = logit_rows(space, terms, reference=0, coefficients=FLAT, standardise=False)
+        rows = logit_rows(space, terms, reference=0, coefficients=FLAT, options=AS_READ)
         return bm.models.MDPSpec(rows, np.zeros((2, 2)))
 
     likelihood, sites = most_likely(program, space, log)
@@ -288,7 +311,7 @@ def test_maximum_likelihood_of_grades_is_that_of_statsmodels(monkeypatch):
     space = bm.StateActionSpace.from_log(log)
 
     def grades(space):
-        rows = ordinal_rows(space, "level + load + action", coefficients=FLAT, standardise=False)
+        rows = ordinal_rows(space, "level + load + action", coefficients=FLAT, options=AS_READ)
         return bm.models.MDPSpec(rows, 0.0)
 
     # The prior of the cuts is made flat.
@@ -306,7 +329,7 @@ def test_maximum_likelihood_of_grades_is_that_of_statsmodels(monkeypatch):
 
     def hazards(space):
         rows = hazard_rows(
-            space, "level + load + dwell + action", even, event="end", coefficients=FLAT, standardise=False
+            space, "level + load + dwell + action", even, event="end", coefficients=FLAT, options=AS_READ
         )
         return bm.models.MDPSpec(rows, 0.0)
 

@@ -19,8 +19,8 @@ from bayes_mdp.models import (
     environment,
     known_rewards,
     random_environment,
-    to_mdp,
 )
+from bayes_mdp.models.mdp_spec import to_mdp
 
 SPACE = StateActionSpace(3, 2, horizon=2, ends=True)
 ROWS = np.random.default_rng(0).dirichlet(np.ones(4), (2, 3, 2))

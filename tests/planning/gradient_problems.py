@@ -6,6 +6,7 @@ import numpy as np
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
+from bayes_mdp.planning.solution import SoftSolution
 
 OBJECTIVES = ("discounted", "episodic", "average", "first_exit")
 PLANNERS = ("solve", "evaluate", "solve_soft")
@@ -97,7 +98,7 @@ def summary(theta, planner, kind, sparse, steps=None):
     total += jnp.sum(weight(found.q) * jnp.where(jnp.isfinite(found.q), found.q, 0.0))
     if kind == "average":
         total += 5 * found.gain
-    if isinstance(found, planning.SoftSolution):
+    if isinstance(found, SoftSolution):
         total += jnp.sum(weight(found.policy) * found.policy)
         total += jnp.sum(weight(found.q) * jnp.where(jnp.isfinite(found.log_policy), found.log_policy, 0.0))
     return total, found

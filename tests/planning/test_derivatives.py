@@ -12,6 +12,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, S
 from bayes_mdp.planning.bellman import HardMax, Rounding
 from bayes_mdp.planning.derivatives import with_gain_derivatives
 from bayes_mdp.planning.discounted import solve_discounted
+from bayes_mdp.planning.solution import Solution
 from tests.planning.gradient_problems import (
     OBJECTIVES,
     PLANNERS,
@@ -136,7 +137,7 @@ def _compare(number, thetas, step):
     _, found, gradient, product = both(theta, way)
     assert np.all(found.converged)
     # The same policy at all points of the difference: no kink between them.
-    if isinstance(found, planning.Solution):
+    if isinstance(found, Solution):
         for by in (-2 * step, 2 * step):
             np.testing.assert_array_equal(both(moved(theta, way, by), way)[1].policy, found.policy)
     slopes, bends = difference(lambda t: both(t, way)[::2], theta, way, step)

@@ -8,10 +8,10 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from bayes_mdp.mdp import MDP, Discounted, SparseMDP
-from bayes_mdp.planning import Solution
 from bayes_mdp.planning import solve as plan_of
 from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.discounted import sweep_with_bounds
+from bayes_mdp.planning.solution import Solution
 from tests.planning.planning_problems import KINDS, all_policies, arrays, listed, make_mdp, optimal_discounted, solve
 
 DISCOUNTS = (0.0, 0.9, 0.999)

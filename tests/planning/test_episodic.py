@@ -8,7 +8,7 @@ import pytest
 from bayes_mdp import planning
 from bayes_mdp.envs import riverswim_episodic
 from bayes_mdp.mdp import MDP, Discounted, Episodic
-from bayes_mdp.planning import backward_induction
+from bayes_mdp.planning.episodic import backward_induction
 from tests.planning.planning_problems import KINDS, arrays, evaluate, listed, make_mdp, solve
 
 pytestmark = pytest.mark.optimised

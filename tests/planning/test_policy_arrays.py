@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.mdp import MDP, Discounted, Episodic
-from bayes_mdp.planning import policy_probs
+from bayes_mdp.planning.policy_arrays import policy_probs
 from tests.planning.planning_problems import arrays, evaluate, make_mdp
 
 MDP6 = make_mdp(*arrays("masked", 6))

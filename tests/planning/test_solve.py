@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp import planning
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit
-from bayes_mdp.planning import Solution
+from bayes_mdp.planning.solution import Solution
 from tests.planning.planning_problems import KINDS, arrays, evaluate, listed, make_mdp
 
 pytestmark = pytest.mark.optimised

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split
-from bayes_mdp.random.dirichlet import scatter_amounts
+from bayes_mdp.random.dirichlet_draws import dirichlet, dirichlet_expectation, dirichlet_split, scatter_amounts
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayes_mdp.random import exponential, fused_key, gamma, loggamma, threefry
+from bayes_mdp.random import threefry
+from bayes_mdp.random.gamma_draws import exponential, gamma, loggamma
+from bayes_mdp.random.threefry import fused_key
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 
@@ -75,7 +77,7 @@ def test_moments_of_the_log(key):
 def test_the_loop_goes_on_where_the_unrolled_rounds_stop(key, monkeypatch):
     concentration = jnp.full(20_000, 0.5)
     unrolled = jax.jit(lambda k: gamma(k, concentration))(key)
-    module = importlib.import_module("bayes_mdp.random.gamma")  # in the package, its function hides it
+    module = importlib.import_module("bayes_mdp.random.gamma_draws")  # in the package, its function hides it
     monkeypatch.setattr(module, "_UNROLLED_ROUNDS", 1)
     looped = jax.jit(lambda k: gamma(k, concentration))(key)
     np.testing.assert_allclose(looped, unrolled, rtol=2e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.random import normal_gamma
+from bayes_mdp.random.gamma_draws import normal_gamma
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 

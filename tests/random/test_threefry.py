@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.random import fused_key, plain_key
-from bayes_mdp.random.threefry import key_words, threefry_block
+from bayes_mdp.random.threefry import fused_key, key_words, plain_key, threefry_block
 
 pytestmark = [pytest.mark.numerics, pytest.mark.optimised]
 

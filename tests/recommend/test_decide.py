@@ -150,7 +150,13 @@ def test_a_policy_that_misses_the_probability_is_named():
 def test_draws_go_on_until_the_promise_is_settled():
     """P = .97 in 400 draws does not show .95; in more it does. P = .95 never does, and there is an end."""
     log = noisy_log(0.55, 60, seed=3)
-    few: Any = bm.decide(KEY, bm.models.dirichlet_normal(scale=10.0), log, Episodic(1), confidence=0.9)
+    few: Any = bm.decide(
+        KEY,
+        bm.models.dirichlet_normal(scale=10.0),
+        log,
+        Episodic(1),
+        options=bm.recommend.DecideOptions(confidence=0.9),
+    )
     assert few.improvement.settled
     close = float(np.round(few.improvement.prob, 3))
     more: Any = bm.decide(
@@ -158,8 +164,7 @@ def test_draws_go_on_until_the_promise_is_settled():
         bm.models.dirichlet_normal(scale=10.0),
         log,
         Episodic(1),
-        confidence=close,
-        options=bm.recommend.DecideOptions(num_draws=400),
+        options=bm.recommend.DecideOptions(num_draws=400, confidence=close),
     )
     assert len(more.improvement.gain) == 400 * MORE ** (LOOKS - 1) and not more.improvement.settled
     assert not more.recommended

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import jax
 import pytest
 
 from bayes_mdp.utils import progress
@@ -129,3 +130,68 @@ def test_a_terminal_that_says_it_has_no_columns_is_written_to(monkeypatch):
         with stage("seen"):
             time.sleep(0.5)
         assert b"seen [00:0" in screen.read(10_000)
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """What listens to JAX, with nothing seen yet."""
+    fresh = progress._Compilations()
+    monkeypatch.setattr(progress, "_COMPILATIONS", fresh)
+    return fresh
+
+
+LOWERED, COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
+
+
+def test_a_long_compilation_is_announced_before_two_seconds(opened, monkeypatch, compilations):
+    monkeypatch.setattr(progress, "DELAY", 2.0)
+    terminal = opened()
+    with stage("infer (nuts)"):
+        begun = time.monotonic()
+        compilations(LOWERED, 1.2)
+        wait_for("infer (nuts): compiling, about 12 s [00:00]", terminal)
+        assert time.monotonic() - begun < 2.0
+        compilations(COMPILED, 12.0)
+        assert compilations.seconds() == 0.0
+        terminal.truncate(0)
+        wait_for("infer (nuts) [00:0", terminal)
+
+
+def test_a_short_compilation_is_not_announced(opened, compilations):
+    terminal = opened()
+    with stage("quick"):
+        compilations(LOWERED, 0.001)
+        wait_for("quick [", terminal)
+        assert "compiling" not in terminal.getvalue()
+
+
+def test_a_forecast_learns_from_what_has_compiled(compilations):
+    assert compilations.seconds() == 0.0
+    compilations(LOWERED, 9.0)
+    assert compilations.seconds() == pytest.approx(90.0)
+    compilations(COMPILED, 20.0)  # two for one from here on: (10 + 20) / (1 + 9)
+    compilations(LOWERED, 4.0)
+    assert compilations.seconds() == pytest.approx(12.0)
+    compilations("/jax/core/compile/jaxpr_trace_duration", 0.1)  # the module was only looked at
+    assert compilations.seconds() == 0.0
+    compilations(COMPILED, 50.0)  # of a module that this object has not seen: tells nothing
+    compilations(LOWERED, 4.0)
+    assert compilations.seconds() == pytest.approx(12.0)
+
+
+def test_jax_tells_of_its_compilations():
+    """The names of JAX's events are those that are listened to."""
+    progress._listen()
+    heard = progress._COMPILATIONS
+    lowered, compiled = heard._lowered, heard._compiled
+    jax.jit(lambda x: x + time.monotonic())(1.0)
+    assert heard._lowered > lowered and heard._compiled > compiled
+    assert heard.seconds() == 0.0
+
+
+def test_a_stage_can_be_switched_off(opened):
+    terminal = opened()
+    with stage("silent", show=False):
+        time.sleep(0.1)
+        assert not [t for t in threading.enumerate() if t.name == "progress"]
+    assert not terminal.getvalue()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.verification import IntervalMDP, interval_mdp, robust_values
-from bayes_mdp.verification.interval_mdp import _Problem
+from bayes_mdp.verification import interval_mdp, robust_values
+from bayes_mdp.verification.interval_mdp import IntervalMDP, _Problem
 from tests.verification.problems import EXTREMES, SENSES, random_model, random_problem, sweep
 
 

@@ -16,28 +16,15 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.variance_equation import over_components, total_variance
-from bayes_mdp.mdp import (
-    MDP,
-    CanCount,
-    CanExpectNext,
-    CanMean,
-    Discounted,
-    Episodic,
-    HasVariances,
-    Objective,
-    Problem,
-    SparseMDP,
-)
+from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import require_undiscounted
+from bayes_mdp.mdp.protocols import CanExpectNext
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_finite, check_positive, check_that, is_concrete
-
-__all__ = ["MeanModel", "mean_model"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 Layer = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 """One backup: (step, values [S] of the next states) -> q [S A] of the step."""

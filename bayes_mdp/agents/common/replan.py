@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.mdp import Episodic, Objective, ReplanContext, ReplanLike, ReplanRule
+from bayes_mdp.mdp import Episodic, Objective, ReplanContext
+from bayes_mdp.mdp.agent import ReplanLike, ReplanRule
 from bayes_mdp.utils.messages import did_you_mean
 from bayes_mdp.utils.typing import AnyArray, BoolScalar
 from bayes_mdp.utils.validation import check_count, check_that, described

@@ -34,9 +34,6 @@ from bayes_mdp.utils.validation import (
     require,
 )
 
-__all__ = ["TablePolicy", "epsilon_greedy_action", "prob_best_factored", "prob_best_joint"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 
 def mask_illegal(q: ArrayLike, legal: ArrayLike | None) -> Float[Array, "*H S A"]:
     """`q` with -inf where `legal` [S A] is false.

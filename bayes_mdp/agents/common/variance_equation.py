@@ -22,18 +22,17 @@ from bayes_mdp.mdp import (
     Episodic,
     FirstExit,
     HasVariances,
-    NamesSharedParameters,
     Objective,
     PolicyLike,
     PolicyOrLabels,
     SparseMDP,
     StateActionSpace,
-    Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.mdp.objectives import step_discount
-from bayes_mdp.mdp.validity import Kind
+from bayes_mdp.mdp.protocols import NamesSharedParameters
+from bayes_mdp.mdp.validity import Kind, Validity
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import find_cycle
@@ -46,9 +45,6 @@ from bayes_mdp.utils.validation import first_index, is_concrete
 
 if TYPE_CHECKING:
     import xarray as xr
-
-__all__ = ["ValueUncertainty", "ValueVariance", "solve_variance", "uncertainty_dataset"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 
 class ValueUncertainty(eqx.Module):

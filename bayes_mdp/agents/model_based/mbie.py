@@ -27,9 +27,6 @@ from bayes_mdp.planning.extended_mdp import L1Ball
 from bayes_mdp.utils.typing import Numbers, Scalar
 from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete
 
-__all__ = ["interval_bonus", "theory_widths", "wilson_upper"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 
 def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:
     """width / sqrt(n), in units of the reward; `v_max` where n = 0.

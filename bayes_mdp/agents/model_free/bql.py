@@ -14,15 +14,21 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.learner import place_of, table_shape
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import TablePolicy, lookup
-from bayes_mdp.inference.value import (
+from bayes_mdp.inference.value.returns import (
     ReturnBelief,
-    StudentT,
     mixture_update,
     moment_update,
     target,
     value_of_perfect_information,
 )
-from bayes_mdp.inference.value.student_t import cdf_from_table, standard_draws, standard_pdf, tail_edge, tail_table
+from bayes_mdp.inference.value.student_t import (
+    StudentT,
+    cdf_from_table,
+    standard_draws,
+    standard_pdf,
+    tail_edge,
+    tail_table,
+)
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import IntScalar, RealLike, Scalar

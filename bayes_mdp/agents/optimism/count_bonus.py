@@ -34,9 +34,6 @@ from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_finite, check_name, check_not_negative, is_concrete
 
-__all__ = ["bonus_values", "exploration_bonus"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 SCHEDULES = ("constant", "log")
 Pairs = Float[AnyArray, "*H S A"]
 Successors = Int[Array, "S A"]

@@ -43,15 +43,7 @@ from bayes_mdp.utils.validation import (
     require,
 )
 
-__all__ = [
-    "GaussianBandit",
-    "OptimalTemperature",
-    "bayes_regret_bound",
-    "gaussian_bandit",
-    "k_values",
-    "optimal_temperature",
-    "pigeonhole_bound",
-]
+__all__ = ["k_values", "optimal_temperature"]
 """What the reference tells beside the agents: the mathematics of the paper."""
 
 TEMPERATURES = ("optimal", "schedule")

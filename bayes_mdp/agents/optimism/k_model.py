@@ -24,9 +24,6 @@ from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.utils.typing import IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_name, check_not_negative
 
-__all__ = ["KModel", "k_model"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 BONUSES = ("paper", "posterior")
 
 

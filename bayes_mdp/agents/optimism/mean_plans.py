@@ -5,7 +5,7 @@ expected information about the transition rows is a reward, maximised by plannin
 to be surprised: optimal Bayesian exploration in dynamic environments*, AGI 2011 [INFO11] (the expected information of a
 plan, by value iteration in the mean MDP); Houthooft et al., *VIME: variational information maximizing exploration*,
 NeurIPS 2016 [VIME16] (reward + eta * information); Hao and Lattimore, *Regret Bounds for Information-Directed
-Reinforcement Learning*, NeurIPS 2022 [IDS22] (the same plan, `RegularisedIDS`).
+Reinforcement Learning*, NeurIPS 2022 [IDS22] (the same plan).
 
 The information of one transition is exact (`CanInform`). That of a plan is the sum over its transitions: by the chain
 rule exact where rows are independent and none is visited twice (always so where every step has its own rows), too large
@@ -23,8 +23,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bayes_mdp.agents.common.mean_model import blank_plan, plan_for_rewards
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy
-from bayes_mdp.mdp import CanInform, CanMean, Problem, ReplanLike
+from bayes_mdp.mdp import CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.agent import ReplanLike
+from bayes_mdp.mdp.protocols import CanInform
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.validation import check_bool, check_fraction, check_not_negative
 
@@ -82,6 +84,12 @@ class InformedBelief(CanMean, CanInform, Protocol):
 
 class InformationGain(eqx.Module):
     """Greedy for the optimal plan of the mean MDP with rewards: mean reward + scale * expected information [INFO11].
+
+    Where rewards are known it is regularised information-directed sampling [IDS22], number for number: with Dirichlet
+    rows of concentrations c, total c0, mean p, the information of a pair, E_theta KL(P_theta || Pbar), is
+    sum_j p_j (psi(c_j + 1) - psi(c0 + 1) - log p_j). That paper has rows of their own for every step of an episode.
+    Where steps share rows, the values of the mean MDP are not E[V], and information is counted anew at every visit
+    inside an episode, so it is overestimated.
 
     Args:
         scale: units of the reward per nat, zero or greater (a leaf of the pytree: parameter sweeps can vmap over it).

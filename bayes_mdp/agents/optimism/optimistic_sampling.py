@@ -29,8 +29,9 @@ from bayes_mdp.agents.common.mean_model import (
 from bayes_mdp.agents.common.replan import Reached, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.mdp import MDP, CanMean, CanSample, CanSampleNext, Episodic, HasVariances, Objective, Problem, SparseMDP
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.protocols import CanSampleNext
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution

@@ -31,9 +31,6 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, check_that, is_concrete, require
 
-__all__ = ["bernstein_bonus", "hoeffding_bonus", "tabularl_bonus"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
 Pairs = Float[Array, "*H S A"]

@@ -21,9 +21,6 @@ from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, check_that
 
-__all__ = ["confidence_set", "reward_radius", "transition_radius"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 CONSTANTS = ("paper", "tabularl")
 Pairs = Float[AnyArray, "*H S A"]
 Known = Bool[Array, "*H S A"] | Bool[Array, ""]

@@ -27,9 +27,6 @@ from bayes_mdp.planning.vapor_occupancy import ExpectedNext, VaporPlan, VaporPro
 from bayes_mdp.utils.typing import ArrayLike, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_count
 
-__all__ = ["vapor_problem"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 
 def vapor_problem(
     posterior: CanMean,

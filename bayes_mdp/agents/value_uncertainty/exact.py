@@ -42,7 +42,7 @@ from bayes_mdp.agents.value_uncertainty.gaussian_thompson import (
     policy_with_covariance,
     semidefinite_factor,
 )
-from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance, by_draws
+from bayes_mdp.agents.value_uncertainty.monte_carlo import by_draws
 from bayes_mdp.mdp import (
     MDP,
     CanMean,
@@ -53,9 +53,9 @@ from bayes_mdp.mdp import (
     Problem,
     SparseMDP,
     StateActionSpace,
-    Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.numerics.products import einsum, matmul, tensordot
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import condensation
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-__all__ = ["CovarianceThompson", "ValueCovariance", "action_covariance", "by_draws", "exact_ube", "value_covariance"]
+__all__ = ["CovarianceThompson", "by_draws", "exact_ube", "value_covariance"]
 _WHO = "exact.value_covariance"
 
 

@@ -40,27 +40,24 @@ from bayes_mdp.mdp import (
     CanSample,
     Discounted,
     HasVariances,
-    NamesSharedParameters,
     Objective,
     PolicyOrLabels,
     Problem,
     SparseMDP,
-    Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
+from bayes_mdp.mdp.protocols import NamesSharedParameters
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
-from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.linear_systems import solve_chain
-from bayes_mdp.planning.policy_arrays import action_values, follow
+from bayes_mdp.planning.policy_arrays import action_values, follow, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution, best_action
 from bayes_mdp.planning.solve import check_problem
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative
-
-__all__ = ["exact_ube", "one_step_error", "policy_moments"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 _WHO = "exact.exact_ube"
 

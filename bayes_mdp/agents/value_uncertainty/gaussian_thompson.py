@@ -22,9 +22,6 @@ from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import IntScalar, Scalar
 from bayes_mdp.utils.validation import check_name, check_not_negative
 
-__all__ = ["gaussian_policy", "policy_with_covariance"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
-
 NOISES = ("per_plan", "per_step")
 
 Carry: TypeAlias = tuple[Float[Array, "*B A A"], Float[Array, "*B A A"]]

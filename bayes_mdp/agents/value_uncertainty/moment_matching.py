@@ -43,7 +43,6 @@ from bayes_mdp.agents.value_uncertainty.gaussian_thompson import NOISES, UsesRow
 from bayes_mdp.mdp import (
     MDP,
     CanMean,
-    CanPredict,
     Episodic,
     Objective,
     PolicyLike,
@@ -51,10 +50,11 @@ from bayes_mdp.mdp import (
     Problem,
     SparseMDP,
     StateActionSpace,
-    Validity,
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import sum_of_discounts
+from bayes_mdp.mdp.protocols import CanPredict
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.planning.episodic import policy_values
 from bayes_mdp.planning.policy_arrays import action_values, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
@@ -64,7 +64,7 @@ from bayes_mdp.utils.validation import check_shape, is_concrete
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["ReturnVariance", "return_variance", "value_variance"]
+__all__ = ["value_variance"]
 """What the reference tells beside the agents: the mathematics of the paper."""
 
 

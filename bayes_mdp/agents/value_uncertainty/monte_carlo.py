@@ -19,19 +19,18 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, horizon_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, policy_with_covariance
-from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP, Validity
+from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of, policy_of
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
-from bayes_mdp.planning import evaluate, policy_probs
+from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.episodic import policy_values
+from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import IntScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_key, is_concrete
-
-__all__ = ["DrawMoments", "action_covariance", "draw_moments"]
-"""What the reference tells beside the agents: the mathematics of the paper."""
 
 MOST_AT_ONCE = 1000  # draws in a chunk
 NUMBERS_AT_ONCE = 2**22  # of all draws in a chunk

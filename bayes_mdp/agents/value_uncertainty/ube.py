@@ -40,15 +40,15 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     Problem,
     SparseMDP,
-    Validity,
 )
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.objectives import sum_of_discounts
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import RealScalar
 from bayes_mdp.utils.validation import check_name, check_not_negative, is_concrete
 
-__all__ = ["local_uncertainty", "solve"]
+__all__ = ["solve"]
 """What the reference tells beside the agents: the mathematics of the paper."""
 
 FORMS = ("ratio", "dirichlet", "twice", "printed", "count")

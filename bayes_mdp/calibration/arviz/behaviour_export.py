@@ -12,7 +12,8 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior, predict_choices, subject_log_likelihood
+from bayes_mdp.behaviour import predict_choices
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior, subject_log_likelihood
 from bayes_mdp.behaviour.likelihood import action_log_likelihood
 from bayes_mdp.calibration.arviz.generation import arviz, as_tree, break_ties
 from bayes_mdp.utils.validation import check_count, check_name, check_type

@@ -278,7 +278,7 @@ def load_draws(path: str | Path) -> Tree:
         ValueError: the file is truncated or altered (its checksum does not fit), or not of `save_draws`.
         OSError: it cannot be read.
     """
-    expected = "a whole NetCDF file that save_draws wrote"
+    expected = "a whole NetCDF file that save wrote"
     read_with_checksum(path, expected)
     try:
         return arviz().from_netcdf(str(path), engine="h5netcdf")

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """A posterior for ArviZ, as the groups of the InferenceData schema: `to_arviz`, `dataset`. Host-side.
 
 First which groups there are, and why others are left out (`contents`); then each as a Dataset (`GroupBuilder`). Sites
@@ -16,7 +18,7 @@ import xarray as xr
 from jaxtyping import PRNGKeyArray
 
 import bayes_mdp
-from bayes_mdp.behaviour import BehaviourPosterior
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
 from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
@@ -50,6 +52,7 @@ from bayes_mdp.mdp.labels import OUTCOME, PLACE, coordinates, names_of_lists, ou
 from bayes_mdp.mdp.labels import labels as coordinate_labels
 from bayes_mdp.mdp.space import PLATE_NAMES
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_count, check_name
 
 GROUPS = (
@@ -307,7 +310,7 @@ class GroupBuilder:
     def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
         """The standard variables, then the sites of the program in its order."""
         values = {**draws.run.sites, **run.deterministic}
-        return draws.variables() | {self._variables.name(site): values[site] for site in self._facts}
+        return draws.variables() | {self._variables.name(site): np.asarray(values[site]) for site in self._facts}
 
     def _sample_dataset(
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
@@ -540,7 +543,8 @@ def to_arviz(
     key = key_or_first(key)
     present = contents(posterior, data, log_likelihood)
     builder, groups = _builder_that_fits(posterior, num_draws, key, present, log_likelihood)
-    made = {name: getattr(builder, name)() for name in groups}
+    with stage("to_arviz"):
+        made = {name: getattr(builder, name)() for name in groups}
     return as_tree(made)
 
 
@@ -662,9 +666,10 @@ def dataset(
         ValueError, TypeError: as `to_arviz`; a group that does not exist, or not for this posterior.
 
     Example:
+        >>> from bayes_mdp.calibration.arviz.export import dataset
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.calibration.dataset(posterior, num_draws=10)["transition"].dims
+        >>> dataset(posterior, num_draws=10)["transition"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):

@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`check`: calibration of a posterior for decisions in an MDP. Host-side; it compiles its own program.
 
 With a log it is posterior SBC, calibration conditional on the log (Säilynoja, Schmitt, Bürkner and Vehtari 2025,
@@ -16,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +66,7 @@ from bayes_mdp.utils.files import check_file
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number, check_type
 
 INTERVAL = 0.9  # probability of the intervals in the dataset
-Variables = dict[str, tuple]  # name -> (dims, values) or (dims, values, attributes)
+Variables = dict[str, tuple[Any, ...]]  # name -> (dims, values) or (dims, values, attributes)
 LEVELS = np.linspace(0.05, 0.95, 19)
 NUM_BINS = 10
 
@@ -533,8 +535,7 @@ def _source(
     for name, value in (("num_transitions", num_transitions), ("behaviour", behaviour)):
         if value is not None:
             raise ValueError(f"{name} is given with data, expected None: the new data have the pairs of the log")
-    if not isinstance(data, Log | Transitions):
-        raise TypeError(f"data is a {type(data).__name__}, expected Transitions or a Log")
+    check_type("data", data, (Log, Transitions), "Transitions or a Log")
     log = data.transitions if isinstance(data, Log) else data
     name = f"the posterior of {data.source}" if isinstance(data, Log) else "the posterior of the data"
     return _Source(log, name, int(np.size(log.state)), "the pairs of the log once more")
@@ -551,7 +552,7 @@ def _split(simulated: xr.Dataset, asked: list[str], events: list[str]) -> Simula
 
 
 def _configuration(
-    key: PRNGKeyArray, prior: Prior, fit: Fit, objective: Objective, source: _Source, num_draws: int
+    key: PRNGKeyArray, prior: Prior, fit: Fit[Any], objective: Objective, source: _Source, num_draws: int
 ) -> dict[str, str | int]:
     """The configuration of the check, as NetCDF attributes."""
     packages = ("bayes-mdp", "jax", "numpyro", "numpy")

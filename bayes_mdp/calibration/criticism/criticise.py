@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`criticise`: would this belief mislead a choice of policy? Several checks against the log, and one verdict.
 
 What to try where a check fails (`next_step`) depends on the direction of the difference and on the kind of rows.
@@ -25,11 +27,12 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_pa
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
-from bayes_mdp.mdp import CanBorrow, Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.protocols import CanBorrow
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.renamed import accepts_moved
@@ -408,7 +411,8 @@ def criticise(
 def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     if rivals is None:
         return {}
-    if not isinstance(rivals, Mapping) or not all(callable(prior) for prior in rivals.values()):
+    check_type("rivals", rivals, Mapping, "name -> prior program")
+    if not all(callable(prior) for prior in rivals.values()):
         raise TypeError(f"rivals is {described(rivals)}, expected name -> prior program")
     return {str(name): prior for name, prior in rivals.items()}
 

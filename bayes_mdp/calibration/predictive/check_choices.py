@@ -12,7 +12,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, Task, predict_freely
+from bayes_mdp.behaviour import ChoiceLog, Task, predict_freely
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.behaviour.simulate_choices import one_step_fit
 from bayes_mdp.calibration.predictive.comparisons import (
     Comparison,

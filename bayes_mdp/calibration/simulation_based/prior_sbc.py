@@ -39,7 +39,7 @@ from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file, read_netcdf, write_netcdf
 from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.progress import DELAY, bar_of
+from bayes_mdp.utils.progress import DELAY, bar_of, stage
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_type
 
 Simulation: TypeAlias = Callable[[PRNGKeyArray], dict[str, Rank]] | StagedSimulation
@@ -281,7 +281,7 @@ def run_in_chunks(
     done = [] if stored is None else [stored]
     count = 0 if stored is None else stored.sizes["simulation"]
     written = time.monotonic()
-    with bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
+    with stage("simulations"), bar_of(num, " simulations", done=min(count, num), delay=delay) as bar:
         for ranks in _in_order(block, range(count, num, size), executor):
             # The first of a block has the number of those before it.
             done.append(dataset_of(ranks, count, attributes))

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bayes_mdp.decisions.perfect_information import share_among_best
 from bayes_mdp.mdp import MDP, AverageReward, Objective, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import Policy
-from bayes_mdp.planning import PolicyEvaluation, Solution, evaluate, solve
+from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 
 
 @dataclass(frozen=True, eq=False)

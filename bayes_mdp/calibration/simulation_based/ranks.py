@@ -15,10 +15,11 @@ from bayes_mdp.calibration.simulation_based.quantities import Drawn, Quantity, d
 from bayes_mdp.inference.collapsed.collapsed_posterior import LEAST_COMPONENTS, ComponentDraws
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.fitted import Fitted, Law
-from bayes_mdp.mdp import MDP, CanThin, Environment, Objective, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.mdp.protocols import Policy, PolicyLike
+from bayes_mdp.mdp import MDP, Environment, Objective, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanThin, Policy, PolicyLike
 from bayes_mdp.models.mdp_spec import Prior, environment, reward_table, transition_table
-from bayes_mdp.planning import policy_probs, solve
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.policy_arrays import policy_probs
 
 Sites = dict[str, Array]
 Behaviour = Policy | Array | np.ndarray | None  # a policy; None: pairs at random

@@ -33,7 +33,7 @@ from bayes_mdp.decisions.choosing.certificates import (
 )
 from bayes_mdp.decisions.choosing.criteria import no_worse
 from bayes_mdp.decisions.choosing.policy_search import Found
-from bayes_mdp.decisions.choosing.policy_set import Budget, PolicyLimits, PolicySet, policy_set
+from bayes_mdp.decisions.choosing.policy_set import Budget, ChooseOptions, PolicyLimits, PolicySet, policy_set
 from bayes_mdp.decisions.outcomes import (
     LearntReward,
     Outcome,
@@ -82,7 +82,7 @@ from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.typing import InitialLike, IntScalar
-from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
+from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -1206,13 +1206,11 @@ def pareto_front(
     key: PRNGKeyArray,
     posterior: CanSample,
     objective: Objective,
-    outcome: str = "cost",
+    outcome: str | Mapping[str, object] = "cost",
     *,
-    source: object = None,
-    limits: PolicyLimits = PolicyLimits(),
     initial: InitialLike | None = None,
     points: IntScalar = POINTS,
-    num_draws: int = 400,
+    options: ChooseOptions = ChooseOptions(),
 ) -> ParetoFront:
     """The best value for every budget of one outcome, in the mean MDP, and what it is worth in draws. Host-side.
 
@@ -1223,12 +1221,11 @@ def pareto_front(
         key: of the draws.
         posterior: anything that can `sample` and has a mean.
         objective: Discounted, Episodic or FirstExit (where every allowed policy ends).
-        outcome: its name.
-        source: what it is, as `Budget.outcome`; None: the posterior has learnt it under this name.
-        limits: `allowed`, `min_count` of them.
+        outcome: the name of one that the posterior has learnt; or {name: what it is, as `Budget.outcome`}.
         initial: distribution of the first state, as in `policy_value`.
         points: number of budgets, at least 2.
-        num_draws: as of `policy_value`.
+        options: `limits` (`allowed`, `min_count` of them), and `num_draws`, in which each policy is evaluated; there is
+            no baseline, so that the others say nothing.
 
     Raises:
         ValueError, TypeError: as `choose` with budgets.
@@ -1238,7 +1235,7 @@ def pareto_front(
         >>> data = bm.Transitions([0] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [0] * 20)
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
         >>> front = bm.decisions.pareto_front(
-        ...     jax.random.key(1), posterior, bm.Episodic(2), source=[[1.0, 3.0]], points=3, num_draws=50
+        ...     jax.random.key(1), posterior, bm.Episodic(2), {"cost": [[1.0, 3.0]]}, points=3
         ... )
         >>> front.budget.round(6).tolist()
         [2.0, 4.0, 6.0]
@@ -1247,12 +1244,12 @@ def pareto_front(
     require_ability(posterior, CanMean, "pareto_front")
     check_key("key", key)
     check_objective(objective)
-    check_type("limits", limits, PolicyLimits, "PolicyLimits")
-    check_type("outcome", outcome, str, "the name of an outcome")
+    if type(options) is not ChooseOptions:  # those of `decide` would be forgotten in silence
+        raise TypeError(f"options is {described(options)}, expected ChooseOptions")
     check_count("points", points, 2)
-    check_name("outcome", outcome, (outcome,) if source is not None else tuple(learnt_outcomes(posterior)) or ("",))
+    name, source = _one_outcome(outcome, tuple(learnt_outcomes(posterior)))
     # The limit of the budget is varied below: any number will do here.
-    budgets = {outcome: Budget(0.0, outcome=source)}
+    budgets = {name: Budget(0.0, outcome=source)}
     check_budgets(budgets, objective, "mean")
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
@@ -1263,7 +1260,7 @@ def pareto_front(
         mean = to_float64(posterior).mean_mdp()
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape
-    policies = policy_set(limits, sizes.legal, steps, counts, None)
+    policies = policy_set(options.limits, sizes.legal, steps, counts, None)
     spender = read_budgets(budgets, posterior, sizes, space, objective)
     program = mean_program(mean, spender, start, policies)
     # Ends of the front: the free optimum, and the least that is possible.
@@ -1277,14 +1274,26 @@ def pareto_front(
     feasible = [(level, plan) for level, plan in solved if plan is not None]
     # All policies of the front in common draws: differences between points have little noise.
     named: dict[str, PolicyOrLabels] = {str(i): plan.policy for i, (_, plan) in enumerate(feasible)}
-    answers = policy_values(key, posterior, named, objective, start, num_draws, spender.outcomes).values()
+    answers = policy_values(key, posterior, named, objective, start, int(options.num_draws), spender.outcomes).values()
     return ParetoFront(
-        outcome,
+        name,
         np.array([level for level, _ in feasible]),
         np.stack([plan.policy for _, plan in feasible]),
         np.array([plan.value for _, plan in feasible]),
         np.array([float(plan.prices[0]) for _, plan in feasible]),
         np.stack([answer.draws for answer in answers]),
-        np.stack([answer.outcomes[outcome].draws for answer in answers]),
+        np.stack([answer.outcomes[name].draws for answer in answers]),
         objective,
     )
+
+
+def _one_outcome(outcome: str | Mapping[str, object], learnt: tuple[str, ...]) -> tuple[str, object]:
+    """The name of an outcome, and what it is; None: it was learnt."""
+    if isinstance(outcome, Mapping):
+        named = list(outcome.items())
+        if len(named) != 1 or not isinstance(named[0][0], str) or named[0][1] is None:
+            raise ValueError(f"outcome is {outcome!r}, expected one name, and what it is, as {{'cost': [[0.0, 1.0]]}}")
+        return named[0]
+    check_type("outcome", outcome, str, "the name of an outcome, or one name and what it is")
+    check_name("outcome", outcome, learnt or ("",))
+    return outcome, None

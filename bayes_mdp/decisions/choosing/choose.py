@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`choose`: the policy that is best by a criterion under a posterior, judged on draws that did not choose it.
 
 `choice_spread` says how much wider the interval of a gain must be because the same data chose the policy, a heuristic.
@@ -11,7 +13,7 @@ draws. The variance of this difference is added to that of the gain. How often s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -44,11 +46,18 @@ from bayes_mdp.decisions.choosing.criteria import (
     tail_share,
 )
 from bayes_mdp.decisions.choosing.policy_search import Found, Problem, ascend, climb, enumerate_policies
-from bayes_mdp.decisions.choosing.policy_set import Budget, PolicyLimits, PolicySet, best_in, improve, policy_set
+from bayes_mdp.decisions.choosing.policy_set import (
+    Budget,
+    ChooseOptions,
+    PolicyLimits,
+    PolicySet,
+    best_in,
+    improve,
+    policy_set,
+)
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     Start,
-    check_num_draws,
     describe_law,
     describe_objective,
     describe_start,
@@ -82,8 +91,8 @@ from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
 from bayes_mdp.utils.progress import bar_of, stage
-from bayes_mdp.utils.typing import InitialLike, IntScalar, RealLike
-from bayes_mdp.utils.validation import check_key, check_number, check_type, described
+from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.validation import check_key, described
 
 TAIL_DRAWS = 20  # fewest draws that a criterion of the tail may rest on
 THRESHOLDS = (5, 10, 20, 50, 100)  # counts below which candidates keep to the baseline
@@ -92,38 +101,6 @@ ASCENTS = 2  # starts that are improved, the best ones
 STRICTER = 0.5  # of the allowed probability of harm, that a candidate may use on the draws that choose it
 RESAMPLES = 200
 FEW_DRAWS = 64  # of a large problem, that a search has at least
-
-
-@dataclass(frozen=True)
-class ChooseOptions:
-    """Options of `choose` that seldom change; `decide` has them too (see `DecideOptions`).
-
-    Args:
-        limits: which policies may be chosen. With `budgets` the criterion is "mean", and the policy is found by linear
-            programs (see `bayes_mdp.decisions.Budget`). `choose` abstains where the fresh draws do not show, at a
-            confidence of 95 %, that every budget is kept with the probability asked for: the policy is then the
-            baseline or, without one, the candidate all the same.
-        slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
-            value.
-        num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
-            as many as have 67 million numbers, but 64 at least, and 20 in the tail of the criterion (`Robust`: all).
-
-    Raises:
-        TypeError, ValueError: one sentence about the option at fault.
-
-    Example:
-        >>> bm.decisions.ChooseOptions(limits=bm.decisions.PolicyLimits(min_count=3)).num_draws
-        400
-    """
-
-    limits: PolicyLimits = field(default_factory=PolicyLimits)
-    slack: RealLike = 0.0
-    num_draws: IntScalar = 400
-
-    def __post_init__(self) -> None:
-        check_type("limits", self.limits, PolicyLimits, "PolicyLimits")
-        check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
-        check_num_draws(self.num_draws, 64)
 
 
 class PolicyChoice(eqx.Module):
@@ -218,15 +195,15 @@ def choose(
     criterion: Criterion | str = "mean",
     *,
     baseline: PolicyOrLabels | None = None,
-    confidence: RealLike = 0.95,
     initial: InitialLike | None = None,
     options: ChooseOptions = ChooseOptions(),
 ) -> PolicyChoice:
     """Choose a policy under a posterior. On the host, by NumPy, in float64.
 
     The policy is found by a search on draws of the posterior, and evaluated on as many fresh draws. With a `baseline`
-    the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior, or it is the baseline
-    (see `Improvement`). This probability is that of the posterior: it is right only if prior and model are.
+    the returned policy satisfies P(value >= baseline - slack) >= confidence under the posterior (both of the options),
+    or it is the baseline (see `Improvement`). This probability is that of the posterior: it is right only if prior and
+    model are.
 
     If there are at most 4096 deterministic policies, all are tried. Otherwise (choosing for several MDPs at once is
     NP-hard) a local search starts from the optimum of the mean MDP, from those of some draws and, with a baseline, from
@@ -239,9 +216,8 @@ def choose(
         criterion: `ExpectedValue`, `CVaR`, `Percentile`, `SoftRobust`, `Regret`, `ProbabilityOptimal`, `Robust` of
             `bayes_mdp.decisions`, or its name with its numbers, such as "mean", "cvar:0.1", "robust:0.95".
         baseline: the policy in use, as in `policy_value`.
-        confidence: probability of being no worse than the baseline, in (0, 1).
         initial: distribution of the first state, as in `policy_value`.
-        options: limits of the policies, the slack, the number of draws (see `ChooseOptions`).
+        options: limits of the policies, the slack, the confidence, the number of draws (see `ChooseOptions`).
 
     Returns:
         The policy, its value in fresh draws, and how it compares with the baseline.
@@ -265,8 +241,7 @@ def choose(
     criterion = read_criterion(criterion)
     if type(options) is not ChooseOptions:  # those of `decide` would be forgotten in silence
         raise TypeError(f"options is {described(options)}, expected ChooseOptions")
-    check_number("confidence", confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-    limits, slack, confidence = options.limits, float(options.slack), float(confidence)
+    limits, slack, confidence = options.limits, float(options.slack), float(options.confidence)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
     # As many draws as there are to search by; the judge has its own.

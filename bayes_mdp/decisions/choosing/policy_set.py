@@ -1,6 +1,6 @@
 """`PolicyLimits`: what a policy may do, as a user says it; `PolicySet`: the same as arrays, for the searches.
 
-`Budget`: what it may spend; `bayes_mdp.decisions.choosing.budgets` plans within it.
+`Budget`: what it may spend; `bayes_mdp.decisions.choosing.budgets` plans within it. `ChooseOptions`: how one is chosen.
 
 `best_in` is the best policy of a set in one MDP: the optimum where nothing is fixed, else by policy iteration.
 Host-side.
@@ -8,7 +8,7 @@ Host-side.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import equinox as eqx
 import jax
@@ -17,12 +17,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.decisions.host_optima import TIE, action_values, best_policies
+from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.planning import Solution, solve
+from bayes_mdp.planning import solve
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.modules import Module
-from bayes_mdp.utils.typing import AnyArray, IntScalar
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.utils.validation import as_mask, check_bool, check_count, check_number, check_shape, check_type, require
 
 
@@ -99,6 +101,41 @@ class PolicyLimits(eqx.Module):
             for name, budget in self.budgets.items():
                 check_type("a name of budgets", name, str, "text")
                 check_type(f"budgets[{name!r}]", budget, Budget, "a Budget(limit)")
+
+
+@dataclass(frozen=True)
+class ChooseOptions:
+    """Options of `choose` and of `pareto_front` that seldom change; `decide` has them too (see `DecideOptions`).
+
+    Args:
+        limits: which policies may be chosen. With `budgets` the criterion is "mean", and the policy is found by linear
+            programs (see `bayes_mdp.decisions.Budget`). `choose` abstains where the fresh draws do not show, at a
+            confidence of 95 %, that every budget is kept with the probability asked for: the policy is then the
+            baseline or, without one, the candidate all the same.
+        slack: by how much a value below the baseline's still counts as no worse; zero or greater, in units of the
+            value.
+        num_draws: draws of the search, and of the judgement. In a large problem the search has the first of them only:
+            as many as have 67 million numbers, but 64 at least, and 20 in the tail of the criterion (`Robust`: all).
+        confidence: probability of being no worse than the baseline, in (0, 1).
+
+    Raises:
+        TypeError, ValueError: one sentence about the option at fault.
+
+    Example:
+        >>> bm.decisions.ChooseOptions(limits=bm.decisions.PolicyLimits(min_count=3)).num_draws
+        400
+    """
+
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
+    slack: RealLike = 0.0
+    num_draws: IntScalar = 400
+    confidence: RealLike = 0.95
+
+    def __post_init__(self) -> None:
+        check_type("limits", self.limits, PolicyLimits, "PolicyLimits")
+        check_number("slack", self.slack, lambda x: (x >= 0) & np.isfinite(x), "a number, zero or greater")
+        check_num_draws(self.num_draws, 64)
+        check_number("confidence", self.confidence, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
 
 
 class PolicySet(Module):

@@ -46,9 +46,9 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     SparseMDP,
     StateActionSpace,
-    Validity,
 )
 from bayes_mdp.mdp.by_label import is_by_label
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.planning.solve import check_problem, refuse_improper
 from bayes_mdp.random.host_generator import ElementStreams, host_generator
 from bayes_mdp.utils.memory import check_memory

@@ -34,10 +34,12 @@ from bayes_mdp.decisions.information.updatable import Updatable, in_float64, req
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
-from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace, Validity
+from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
+from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
 
@@ -247,7 +249,7 @@ def next_experiment(
         options = _Pairs(_read_candidates(candidates, belief.space, unknown), unknown, int(n))
     costs = _read_cost(cost, len(options.index))
     # Gains are small differences of large values: float64.
-    with jax.enable_x64(True):
+    with stage("next_experiment"), jax.enable_x64(True):
         belief64 = in_float64(belief)
         mean, means = belief64.mean_mdp(), MeanMDPs(belief64)
         start, is_given, words = read_start(mean, initial, belief.space)

@@ -26,8 +26,9 @@ class ListedReward(eqx.Module):
         value: Float[S A E], its reward.
 
     Example:
+        >>> from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
         >>> one = jnp.ones((1, 1, 1))  # of the one pair one outcome is listed: state 1, which pays 2
-        >>> law = bm.envs.ListedReward(one.astype(int), one, 2.0 * one)
+        >>> law = ListedReward(one.astype(int), one, 2.0 * one)
         >>> float(law.sample(jax.random.key(0), (0, 0), 1))
         2.0
     """

@@ -61,7 +61,10 @@ class Cell(NamedTuple):
 
 
 class TabularEnv(gymnasium.Env):
-    """See `to_gymnasium`.
+    """See `to_gymnasium`, which makes it.
+
+    Args:
+        seed, max_episode_steps: as of `to_gymnasium`.
 
     Attributes:
         environment: the `Environment` that is simulated.
@@ -94,7 +97,11 @@ class TabularEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[int, dict[str, np.ndarray]]:
-        """A new episode; with a `seed`, the random numbers start anew."""
+        """A new episode; with a `seed`, the random numbers start anew.
+
+        Returns:
+            The first state, one number, and a dictionary whose "action_mask" [A] says what is legal there.
+        """
         super().reset(seed=seed, options=options)
         if seed is not None:
             self._rewards.forget()
@@ -103,6 +110,10 @@ class TabularEnv(gymnasium.Env):
 
     def step(self, action: SupportsIndex) -> tuple[int, float, bool, bool, dict[str, np.ndarray]]:
         """One transition. Where it terminates, the observation is the state it left.
+
+        Returns:
+            The next state and the reward, one number each; whether the episode terminated, and whether it reached its
+            limit; "action_mask" [A] as of `reset`.
 
         Raises:
             gymnasium.error.ResetNeeded: no episode goes on.

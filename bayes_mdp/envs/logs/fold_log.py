@@ -10,12 +10,13 @@ from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.columns import labels_of_user
 from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
-from bayes_mdp.mdp import FoldedLog, Source, StateActionSpace
+from bayes_mdp.mdp import FoldedLog, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
     END,
     FIRST_STATE,
     UNKNOWN,
     CellTable,
+    Source,
     Where,
     check_new_sources,
     joined,

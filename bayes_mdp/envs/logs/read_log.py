@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`read_log`: transitions from a CSV or Parquet file or a pandas DataFrame with named columns."""
 
 import warnings
@@ -317,10 +319,11 @@ def fold_log(paths: "LogSource | Iterable[LogSource]", *, chunksize: int = 10**6
         ValueError, TypeError: as `read_log`.
 
     Example:
+        >>> from bayes_mdp.envs.logs.read_log import fold_log
         >>> import pandas as pd, warnings
         >>> table = pd.DataFrame({"s": ["a", "b"], "a": ["go", "go"], "t": ["b", "a"]})
         >>> with warnings.catch_warnings(action="ignore"):
-        ...     log = bm.envs.fold_log(table, state="s", action="a", next_state="t")
+        ...     log = fold_log(table, state="s", action="a", next_state="t")
         >>> log.n_transitions
         2
     """

@@ -41,7 +41,8 @@ class CartPole(eqx.Module):
         ValueError: `max_steps` is below 1. TypeError: no integer.
 
     Example:
-        >>> env = bm.envs.CartPole(max_steps=200)
+        >>> from bayes_mdp.envs.observed.classic_control import CartPole
+        >>> env = CartPole(max_steps=200)
         >>> env.n_actions, env.observation_shape
         (2, (4,))
     """
@@ -145,7 +146,8 @@ class MountainCar(eqx.Module):
         ValueError: `max_steps` is below 1. TypeError: no integer.
 
     Example:
-        >>> env = bm.envs.MountainCar(max_steps=100)
+        >>> from bayes_mdp.envs.observed.classic_control import MountainCar
+        >>> env = MountainCar(max_steps=100)
         >>> env.n_actions, env.observation_shape
         (3, (2,))
     """

@@ -135,7 +135,8 @@ def deep_sea_stochastic_observed(size: int = 10, *, mapping_seed: int | None = 4
         size, mapping_seed: as of `deep_sea_observed`.
 
     Example:
-        >>> env = bm.envs.deep_sea_stochastic_observed(4)
+        >>> from bayes_mdp.envs.observed.one_hot_observations import deep_sea_stochastic_observed
+        >>> env = deep_sea_stochastic_observed(4)
         >>> env.name, env.observation_shape
         ('deep_sea_stochastic:4', (4, 4))
     """

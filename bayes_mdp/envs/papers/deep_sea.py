@@ -56,7 +56,8 @@ def reachable(size: int) -> np.ndarray:
         ValueError: `size` is below 1. TypeError: no integer.
 
     Example:
-        >>> bm.envs.reachable(3).sum(axis=1).tolist()  # cells of each row
+        >>> from bayes_mdp.envs.papers.deep_sea import reachable
+        >>> reachable(3).sum(axis=1).tolist()  # cells of each row
         [1, 2, 3]
     """
     check_count("size", size)

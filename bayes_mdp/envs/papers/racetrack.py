@@ -120,7 +120,8 @@ class Track:
         TypeError: a name or a line that is no string.
 
     Example:
-        >>> track = bm.envs.Track("straight", ("#####", "#S.F#", "#####"))
+        >>> from bayes_mdp.envs.papers.racetrack import Track
+        >>> track = Track("straight", ("#####", "#S.F#", "#####"))
         >>> track.starts, track.finishes
         (((1, 1),), ((1, 3),))
     """

@@ -11,8 +11,10 @@ import jax
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from bayes_mdp.behaviour import BehaviourPosterior, ChoiceLog, predict_choices
-from bayes_mdp.decisions import ParetoFront, PolicyComparison
+from bayes_mdp.behaviour import ChoiceLog, predict_choices
+from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
+from bayes_mdp.decisions.choosing.budgets import ParetoFront
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_value
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.experiments.plots.result_plots import place
@@ -448,7 +450,7 @@ def plot_pareto(front: ParetoFront, *, limit: RealScalar | None = None, axes: "A
         >>> space = bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_bernoulli(), None, space=space)
         >>> front = bm.decisions.pareto_front(
-        ...     jax.random.key(1), posterior, bm.Episodic(2), source=[[1.0, 3.0]], points=3, num_draws=50
+        ...     jax.random.key(1), posterior, bm.Episodic(2), {"cost": [[1.0, 3.0]]}, points=3
         ... )
         >>> bm.plots.plot_pareto(front).axes[0].get_xlabel()
         'cost: what may be spent on average'

@@ -24,7 +24,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents import ChecksLearnt, ChecksOptimism, Greedy, Learner
+from bayes_mdp.agents import Greedy, Learner
+from bayes_mdp.agents.common.learner import ChecksLearnt, ChecksOptimism
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.experiments.describe import describe, describe_case
 from bayes_mdp.experiments.resume import Snapshots
@@ -50,20 +51,11 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
 from bayes_mdp.experiments.run_config import AXIS, BeliefTree, RunConfig, check_case, seed_mesh
-from bayes_mdp.mdp import (
-    CanThin,
-    CanUpdate,
-    Environment,
-    Episodic,
-    PlansFromState,
-    Problem,
-    StateActionSpace,
-    Transitions,
-)
-from bayes_mdp.mdp.protocols import CanRefit
+from bayes_mdp.mdp import CanUpdate, Environment, Episodic, PlansFromState, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanRefit, CanThin
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.array_forms import stack_trees
-from bayes_mdp.random import fused_key, plain_key
+from bayes_mdp.random.threefry import fused_key, plain_key
 from bayes_mdp.utils.memory import device_bytes, memory_limit, too_much
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike

@@ -25,7 +25,8 @@ from bayes_mdp.mdp import (
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.numerics.array_forms import place_as
 from bayes_mdp.numerics.products import matmul
-from bayes_mdp.planning import Solution, evaluate, solve
+from bayes_mdp.planning import evaluate, solve
+from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 

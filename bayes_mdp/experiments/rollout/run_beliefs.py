@@ -21,30 +21,20 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
-from bayes_mdp.agents import ChecksBelief
+from bayes_mdp.agents.common.learner import ChecksBelief
 from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.experiments.rollout.time_loop import RefusedReward, RngKeys, changing
 from bayes_mdp.experiments.run_config import BeliefTree, PriorLike
 from bayes_mdp.inference.draws.methods import Method
-from bayes_mdp.mdp import (
-    MDP,
-    Agent,
-    CanThin,
-    CanUpdate,
-    NormalReward,
-    RewardLaw,
-    SparseMDP,
-    StateActionSpace,
-    Transitions,
-)
+from bayes_mdp.mdp import MDP, Agent, CanUpdate, NormalReward, RewardLaw, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.protocols import CanRefit, CanRefitOnHost
+from bayes_mdp.mdp.protocols import CanRefit, CanRefitOnHost, CanThin
 from bayes_mdp.models.mdp_spec import ListedRewards, RewardTable
 from bayes_mdp.models.reward_laws import law_at, unwrap
 from bayes_mdp.models.reward_support import RewardSupport, make_support, support_of
 from bayes_mdp.numerics.array_forms import place_as
-from bayes_mdp.random import plain_key
+from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import first_index
 

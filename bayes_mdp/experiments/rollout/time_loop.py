@@ -36,9 +36,9 @@ from bayes_mdp.mdp import (
     Policy,
     Problem,
     ReplanContext,
-    ReplanRule,
     Transitions,
 )
+from bayes_mdp.mdp.agent import ReplanRule
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.utils.validation import described, require_alike

@@ -47,7 +47,7 @@ from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
-from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.progress import Progress, stage
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
@@ -347,8 +347,9 @@ class _Session:
     def run(self) -> Training:
         total = self._plan.num_iterations
         per_row = self._plan.num_seeds * self._plan.options.num_envs
-        bar = Progress(per_row, total, show=self._plan.options.progress)
-        with StopSignals() as stops, bar:
+        show = self._plan.options.progress
+        bar = Progress(per_row, total, show=show)
+        with StopSignals() as stops, stage("train", show=show), bar:
             done, state = self._start()
             bar.advance(done)
             while done < total and stops.received is None:

@@ -18,7 +18,8 @@ from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay, replay_bytes
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec, Watched
 from bayes_mdp.experiments.resume import arrays_by_name, fill
-from bayes_mdp.mdp import HasCells, ObservedEnvironment, TimeStep
+from bayes_mdp.mdp import ObservedEnvironment, TimeStep
+from bayes_mdp.mdp.environment import HasCells
 from bayes_mdp.utils.memory import device_bytes, free_bytes
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type

@@ -570,7 +570,7 @@ class CollapsedPosterior(MixturePosterior):
         if transition.reward is None or not isinstance(rewards, RewardCells):
             return gain
         # The reward of the cell: its belief after earlier data, then the marginal density of one more.
-        weight, reward = transition.observed_rewards(weight, by_outcome=rewards.by_outcome)
+        weight, reward = map(jnp.asarray, transition.observed_rewards(weight, by_outcome=rewards.by_outcome))
         element = rewards.element(cell, outcome)
         leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)

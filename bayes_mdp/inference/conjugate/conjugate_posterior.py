@@ -31,21 +31,12 @@ from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBe
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, key_of_outcome
 from bayes_mdp.inference.summary import PairMoments
-from bayes_mdp.mdp import (
-    MDP,
-    Counts,
-    FoldedLog,
-    PriorWeight,
-    RowIntervals,
-    SparseMDP,
-    StateActionSpace,
-    Transitions,
-    check_transitions,
-)
+from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.folded_log import Source
-from bayes_mdp.mdp.data.transitions import check_weighted, without_masked_rows
+from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
+from bayes_mdp.mdp.protocols import PriorWeight, RowIntervals
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts

@@ -24,10 +24,12 @@ from bayes_mdp.inference.conjugate.site_table import (
     unless_identity,
 )
 from bayes_mdp.inference.families.family import log_rising
-from bayes_mdp.mdp import RowIntervals, StateActionSpace
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.protocols import RowIntervals
 from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
 from bayes_mdp.numerics.products import matmul
-from bayes_mdp.random import dirichlet, dirichlet_expectation, dirichlet_split, loggamma
+from bayes_mdp.random.dirichlet_draws import dirichlet, dirichlet_expectation, dirichlet_split
+from bayes_mdp.random.gamma_draws import loggamma
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_shape, first_index

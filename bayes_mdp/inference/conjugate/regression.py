@@ -25,7 +25,7 @@ from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_support import RewardSupport, anything
 from bayes_mdp.numerics.numpy_or_jax import pick, xp
-from bayes_mdp.random import gamma
+from bayes_mdp.random.gamma_draws import gamma
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, LogDensity, RealScalar
 
 _LOG_2PI = float(np.log(2.0 * np.pi))

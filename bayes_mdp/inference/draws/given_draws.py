@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """A posterior from draws that another program made: PyMC, Stan, NumPyro by hand, R.
 
 `posterior_from_draws` finds the transition probabilities and rewards among the draws (arrays, xarray, ArviZ, NetCDF,

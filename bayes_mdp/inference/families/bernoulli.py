@@ -27,7 +27,7 @@ from bayes_mdp.inference.families.family import (
     register,
     split,
 )
-from bayes_mdp.random import dirichlet
+from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.utils.typing import AnyArray
 
 

@@ -22,7 +22,7 @@ from bayes_mdp.inference.families.family import (
 )
 from bayes_mdp.models.reward_support import RewardSupport, make_support
 from bayes_mdp.numerics.numpy_or_jax import add_at, xp
-from bayes_mdp.random import dirichlet
+from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 

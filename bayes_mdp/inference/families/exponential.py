@@ -27,7 +27,7 @@ from bayes_mdp.inference.families.family import (
     split,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random import gamma
+from bayes_mdp.random.gamma_draws import gamma
 
 
 @register

@@ -28,7 +28,7 @@ from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
 from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, pick, xp
-from bayes_mdp.random import dirichlet
+from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike, RealScalar

@@ -30,7 +30,7 @@ from bayes_mdp.inference.families.family import (
     split,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random import gamma, normal_gamma
+from bayes_mdp.random.gamma_draws import gamma, normal_gamma
 
 MIN_CONCENTRATION = 0.5
 """The mean reward of a normal-gamma belief has an expectation above it only."""

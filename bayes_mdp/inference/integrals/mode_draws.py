@@ -167,7 +167,9 @@ def find_mode(
             # Halved until the density is larger: far from the mode its curvature may mislead.
             share /= 2
             if share < 1e-8:
-                raise NoModeError("no step makes the density larger, although its slope is not zero")
+                raise NoModeError(
+                    "no step makes the density larger, although its slope is not zero", step if long else None
+                )
         point, height = point - share * step, after
         gradient, hessian = slopes
     raise NoModeError(f"Newton's method did not settle in {MOST_STEPS} steps")

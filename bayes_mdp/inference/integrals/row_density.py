@@ -69,8 +69,7 @@ def visited_cells(law: RowLaw, counts: Float[np.ndarray, "C S A O"] | None) -> V
     # The design row by row, standardised as the law was.
     columns = law.design.rows(cells)
     if law.standardised:
-        columns -= law.design.mean
-        columns /= law.design.spread
+        columns = law.design.standardise(columns)
     assert law.possible is not None
     outcomes = law.possible.shape[-1]
     y = np.zeros((0, outcomes)) if counts is None else counts[cells]

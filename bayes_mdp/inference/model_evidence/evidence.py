@@ -1,3 +1,5 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """`evidence`: the log evidence of a posterior, whatever the route that it was inferred by."""
 
 import warnings
@@ -12,6 +14,7 @@ from bayes_mdp.inference.draws.chains import Chains, SamplingWarning
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.inference.model_evidence.bridge import Evidence, bridge_sampling, check_sites
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_key, check_type
 
@@ -60,7 +63,8 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
     if posterior.lacks_factorials:
         raise ValueError(_SUMS)
-    estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
+    with stage("evidence"):
+        estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
     # Warnings name the caller's line.
     for problem in estimate.problems:
         warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)

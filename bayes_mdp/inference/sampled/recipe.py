@@ -28,9 +28,8 @@ from bayes_mdp.inference.sampled.algorithms import Drawn, by_laplace, by_nuts, b
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned, rows_of
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import summarise
 from bayes_mdp.models.isolate import traced_alone
-from bayes_mdp.models.joint import Data
+from bayes_mdp.models.joint import Data, summarise
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import has_statistics
@@ -130,7 +129,7 @@ class Recipe:
         """What the algorithms need of `data`. Traceable for transitions.
 
         Raises:
-            ValueError, TypeError: as `bayes_mdp.models.summarise`; no data at all for an improper prior.
+            ValueError, TypeError: as `bayes_mdp.models.joint.summarise`; no data at all for an improper prior.
         """
         # Improper sites have no draws: some value inside their support is enough for the shapes.
         summary = summarise(

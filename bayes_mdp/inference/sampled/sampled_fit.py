@@ -23,7 +23,8 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Method
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_data, conditioned, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior, after_on_host, from_draws, posterior_after
-from bayes_mdp.mdp import Counts, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.mdp.space import END
 from bayes_mdp.models.isolate import isolated_prior, traced_alone, tracing
 from bayes_mdp.models.mdp_spec import Prior

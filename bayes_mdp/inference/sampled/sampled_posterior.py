@@ -29,8 +29,8 @@ from bayes_mdp.inference.sampled.conditioned_program import (
 )
 from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
 from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
-from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions, check_transitions
-from bayes_mdp.mdp.data.transitions import check_weighted, without_masked_rows
+from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance

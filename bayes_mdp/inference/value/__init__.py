@@ -1,45 +1,23 @@
-"""Beliefs about Q as plain arrays; independent of the rest of the package."""
+"""Beliefs about Q as plain arrays; independent of the rest of the package.
 
-from bayes_mdp.inference.value.last_layer_laplace import (
-    Bernoulli,
-    Gaussian,
-    LaplaceFit,
-    LastLayerLaplace,
-    LastLayerLaplacePrior,
-    Likelihood,
-    Poisson,
-)
-from bayes_mdp.inference.value.linear_gaussian import CovarianceGaussian, LinearGaussian, LinearGaussianPrior
-from bayes_mdp.inference.value.returns import (
-    ACCURATE,
-    FAST,
-    Quadrature,
-    ReturnBelief,
-    mixture_update,
-    moment_update,
-    target,
-    value_of_perfect_information,
-)
-from bayes_mdp.inference.value.student_t import StudentT
+Start with `LinearGaussianPrior`, the last layer of `bm.agents.neural.NeuralUBE`; `LastLayerLaplacePrior` has targets
+that are counts or shares (`Poisson`, `Bernoulli`).
+"""
+
+from typing import TYPE_CHECKING
+
+from bayes_mdp.inference.value.last_layer_laplace import Bernoulli, Gaussian, LastLayerLaplacePrior, Likelihood, Poisson
+from bayes_mdp.inference.value.linear_gaussian import LinearGaussianPrior
+from bayes_mdp.renamed import with_old_names
 
 __all__ = [
-    "ACCURATE",
-    "FAST",
     "Bernoulli",
-    "CovarianceGaussian",
     "Gaussian",
-    "LaplaceFit",
-    "LastLayerLaplace",
     "LastLayerLaplacePrior",
     "Likelihood",
-    "LinearGaussian",
     "LinearGaussianPrior",
     "Poisson",
-    "Quadrature",
-    "ReturnBelief",
-    "StudentT",
-    "mixture_update",
-    "moment_update",
-    "target",
-    "value_of_perfect_information",
 ]
+
+if not TYPE_CHECKING:  # a type checker takes no name of 0.2
+    __getattr__ = with_old_names(__name__)

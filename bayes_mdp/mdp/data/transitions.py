@@ -1,16 +1,18 @@
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
 """Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
 
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from bayes_mdp.numerics.moments import merge_moments, pool_moments
 from bayes_mdp.utils.messages import see
@@ -145,12 +147,6 @@ class Transitions(Module):
         # Beyond all outcomes: an index that forgets the weight fails.
         return xp.where(self.next_observed, reached, space + 1 if isinstance(space, int) else space.n_outcomes)
 
-    @overload
-    def row_weight(self, weight: Float[Array, "*N"]) -> Float[Array, "*N"]: ...
-
-    @overload
-    def row_weight(self, weight: Float[AnyArray, "*N"]) -> Float[AnyArray, "*N"]: ...
-
     def row_weight(self, weight: Float[AnyArray, "*N"]) -> Float[AnyArray, "*N"]:
         """With which weight the row of the pair learns from each transition: zero where `next_observed` is false.
 
@@ -169,16 +165,6 @@ class Transitions(Module):
         seen = np.asarray(self.next_observed)
         # Rows of which nothing followed are dropped.
         return replace(jax.tree.map(lambda x: np.asarray(x)[seen], self), next_observed=None)
-
-    @overload
-    def observed_rewards(
-        self, weight: Float[Array, "*N"], *, by_outcome: bool
-    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]: ...
-
-    @overload
-    def observed_rewards(
-        self, weight: Float[AnyArray, "*N"], *, by_outcome: bool
-    ) -> tuple[Float[AnyArray, "*N"], Float[AnyArray, "*N"]]: ...
 
     def observed_rewards(
         self, weight: Float[AnyArray, "*N"], *, by_outcome: bool

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import AGENTS, ChecksBelief, Greedy, Learner, Reached
+from bayes_mdp.agents import AGENTS, Greedy, Learner, Reached
+from bayes_mdp.agents.common.learner import ChecksBelief
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.rollout import execute as execution

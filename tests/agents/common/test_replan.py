@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.agents import PSRL, Doubling, DynamicEpisodes, EveryEpisode, EverySteps, Geometric, Reached, When
-from bayes_mdp.agents.common.replan import as_rule, period_of, rule_for
+from bayes_mdp.agents import PSRL, DynamicEpisodes, Geometric, Reached
+from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, When, as_rule, period_of, rule_for
 from bayes_mdp.mdp import Discounted, Episodic, ReplanContext
 
 

@@ -10,7 +10,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from bayes_mdp.agents import Boltzmann, EpsilonGreedy, GaussianThompson, Greedy
+from bayes_mdp.agents import Boltzmann, EpsilonGreedy, Greedy
+from bayes_mdp.agents.common.table_policies import GaussianThompson
 
 Q = np.array([[0.3, 0.7, 0.7, -0.2], [1.0, 0.2, 5.0, 0.9]])
 LEGAL = np.array([[True, True, True, True], [True, True, False, True]])

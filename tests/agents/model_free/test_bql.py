@@ -20,7 +20,8 @@ from bayes_mdp.agents.model_free.bql import (
 )
 from bayes_mdp.envs import chain, deep_sea
 from bayes_mdp.experiments import Actor, RunOptions, run
-from bayes_mdp.inference.value import ReturnBelief, StudentT, mixture_update, moment_update, target
+from bayes_mdp.inference.value.returns import ReturnBelief, mixture_update, moment_update, target
+from bayes_mdp.inference.value.student_t import StudentT
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,

@@ -13,7 +13,8 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, MonteCarloThompson
-from bayes_mdp.agents.value_uncertainty.exact import action_covariance, by_draws, value_covariance
+from bayes_mdp.agents.value_uncertainty.exact import by_draws, value_covariance
+from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows

@@ -9,7 +9,8 @@ import pytest
 from bayes_mdp.agents.value_uncertainty import exact
 from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
 from bayes_mdp.inference import mixture
-from bayes_mdp.mdp import Discounted, Episodic, Validity
+from bayes_mdp.mdp import Discounted, Episodic
+from bayes_mdp.mdp.validity import Validity
 from tests.agents.value_problems import belief, chain, off_by, variance_and_error
 
 H, S, A = 3, 3, 2

@@ -8,6 +8,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.behaviour import ChoiceLog, fit, log_likelihood
+from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.calibration.arviz.generation import arviz
 from bayes_mdp.inference import SamplingWarning
 from tests.behaviour.bandits import MODEL, play
@@ -64,10 +65,10 @@ def test_a_single_group_and_wrong_options():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         posterior = fit(jax.random.key(1), MODEL, play(10), sampler=bm.inference.NUTS(10, 20, 1), pooling="complete")
-    assert "rate" in bm.calibration.dataset(posterior, "prior", num_draws=10)
+    assert "rate" in dataset(posterior, "prior", num_draws=10)
     with pytest.raises(ValueError, match="log_likelihood is 'cell', expected one of choice, subject, none"):
         bm.to_arviz(posterior, log_likelihood="cell")
     with pytest.raises(ValueError, match="group is 'log_likelihood', expected another"):
-        bm.calibration.dataset(posterior, "log_likelihood", log_likelihood="none", num_draws=10)
+        dataset(posterior, "log_likelihood", log_likelihood="none", num_draws=10)
     with pytest.raises(ValueError, match="data is given, expected None"):
         bm.to_arviz(posterior, data=bm.Transitions(0, 0, 0.0, 0))

@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
-from bayes_mdp.calibration import predictive_loo, save_draws, summary, to_arviz
+from bayes_mdp.calibration import predictive_loo, to_arviz
 from bayes_mdp.calibration.arviz import diagnostics
-from bayes_mdp.calibration.arviz.diagnostics import diagnose, load_draws
+from bayes_mdp.calibration.arviz.diagnostics import diagnose, load_draws, save_draws, summary
 from bayes_mdp.calibration.arviz.generation import arviz
 from bayes_mdp.inference import NUTS, infer
 from bayes_mdp.inference.draws.chains import Chains, Scalars
@@ -191,5 +191,5 @@ def test_saved_draws_are_read_back(cases, tmp_path):
     same = lambda found: np.array_equal(rows(found), rows(tree))  # noqa: E731
     assert refused_flips(tmp_path / "draws.nc", lambda: load_draws(tmp_path / "draws.nc"), same) == NUMBER
     tree.to_netcdf(str(tmp_path / "other.nc"), engine="h5netcdf")
-    with pytest.raises(ValueError, match="which has no checksum, expected a whole NetCDF file that save_draws wrote"):
+    with pytest.raises(ValueError, match="which has no checksum, expected a whole NetCDF file that save wrote"):
         load_draws(tmp_path / "other.nc")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import dataset, to_arviz
+from bayes_mdp.calibration import to_arviz
 from bayes_mdp.calibration.arviz import export
+from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import labels

@@ -14,8 +14,8 @@ import numpyro.distributions as dist
 import pytest
 
 from bayes_mdp import load, save
-from bayes_mdp.calibration import save_draws, to_arviz
-from bayes_mdp.calibration.arviz.diagnostics import load_draws
+from bayes_mdp.calibration import to_arviz
+from bayes_mdp.calibration.arviz.diagnostics import load_draws, save_draws
 from bayes_mdp.inference import SVI, infer
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.sampled.recipe import recipe_for

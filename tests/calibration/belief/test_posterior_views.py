@@ -13,8 +13,9 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
-from bayes_mdp.calibration import dataset, to_arviz
+from bayes_mdp.calibration import to_arviz
 from bayes_mdp.calibration.arviz.diagnostics import diagnose, predictive_loo
+from bayes_mdp.calibration.arviz.export import dataset
 from bayes_mdp.calibration.belief.draws import draw, draw_prior
 from bayes_mdp.inference import infer, mixture
 from bayes_mdp.mdp import StateActionSpace, Transitions

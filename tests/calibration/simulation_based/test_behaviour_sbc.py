@@ -7,9 +7,10 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.behaviour import Parameter, TwoStep, TwoStepTask, log_likelihood
-from bayes_mdp.calibration import SBC, sbc_behaviour
+from bayes_mdp.calibration import sbc_behaviour
 from bayes_mdp.calibration.simulation_based.behaviour_sbc import BehaviourDesign, simulation_of_behaviour
 from bayes_mdp.calibration.simulation_based.prior_sbc import run_in_chunks
+from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from tests.behaviour.bandits import MODEL, Learner, environment
 
 KEY = jax.random.key(0)

@@ -8,7 +8,8 @@ from scipy import stats
 
 from bayes_mdp.calibration.simulation_based.prior_sbc import SbcOptions, sbc
 from bayes_mdp.calibration.simulation_based.ranks import rank_of_truth, simulate, uniform_policy
-from bayes_mdp.mdp import MDP, Environment, StateActionSpace, check_transitions
+from bayes_mdp.mdp import MDP, Environment, StateActionSpace
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.mdp.environment import NormalReward
 from bayes_mdp.models.priors import dirichlet_bernoulli
 

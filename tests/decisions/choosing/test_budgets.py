@@ -428,7 +428,9 @@ def test_fixed_probabilities_are_kept(x64):
 def test_the_pareto_front():
     """Value concave in the budget, prices falling to zero, the same draws for all; the table has intervals."""
     posterior, cost = learnt()
-    front = pareto_front(jax.random.key(0), posterior, bm.Discounted(0.9), source=cost, points=9, num_draws=100)
+    front = pareto_front(
+        jax.random.key(0), posterior, bm.Discounted(0.9), {"cost": cost}, points=9, options=ChooseOptions(num_draws=100)
+    )
     assert (np.diff(front.in_mean) >= -1e-9).all() and (np.diff(front.in_mean, 2) <= 1e-6).all()
     assert (np.diff(front.price) <= 1e-6).all() and front.price[-1] == 0
     table = front.table()
@@ -569,7 +571,10 @@ def failures(certify: Any, worlds: int, allowed: float) -> tuple[int, int]:
     said = wrong = 0
     for seed in range(worlds):
         posterior, cost = learnt(seed, 20)
-        front = pareto_front(jax.random.key(seed), posterior, bm.Discounted(0.9), source=cost, points=3, num_draws=10)
+        options = ChooseOptions(num_draws=64)
+        front = pareto_front(
+            jax.random.key(seed), posterior, bm.Discounted(0.9), {"cost": cost}, points=3, options=options
+        )
         limit = float(front.budget[0] + np.random.default_rng(seed).uniform(0.2, 0.8) * np.ptp(front.budget))
         sizes = Sizes((3, 2), False)
         spender = read_budgets({"cost": Budget(limit, 1 - allowed, cost)}, posterior, sizes, None, bm.Discounted(0.9))

@@ -170,8 +170,9 @@ def test_an_allowed_mask_is_kept(stochastic, with_baseline):
             learnt(seed, steps=30),
             AIM,
             baseline=baseline,
-            confidence=0.6,
-            options=ChooseOptions(limits=PolicyLimits(allowed=ALLOWED, stochastic=stochastic), num_draws=64),
+            options=ChooseOptions(
+                limits=PolicyLimits(allowed=ALLOWED, stochastic=stochastic), num_draws=64, confidence=0.6
+            ),
         )
         probs = half_half(found.candidate)
         kept = baseline is not None and np.array_equal(probs, np.eye(3)[baseline])
@@ -214,8 +215,7 @@ def test_a_least_count_is_kept():
                 belief,
                 AIM,
                 baseline=today,
-                confidence=0.6,
-                options=ChooseOptions(limits=PolicyLimits(min_count=least), num_draws=64),
+                options=ChooseOptions(limits=PolicyLimits(min_count=least), num_draws=64, confidence=0.6),
             )
             probs = half_half(found.candidate)
             if today is not None and np.array_equal(probs, today):
@@ -238,8 +238,7 @@ def test_what_the_baseline_fixes_is_kept(limits):
             belief,
             AIM,
             baseline=UNIFORM,
-            confidence=0.6,
-            options=ChooseOptions(limits=limits, num_draws=64),
+            options=ChooseOptions(limits=limits, num_draws=64, confidence=0.6),
         )
         for policy in (found.policy, found.candidate):
             probs = half_half(policy)
@@ -273,7 +272,7 @@ def test_improvement_or_abstention():
     assert poor.baseline is not None
     np.testing.assert_allclose(poor.improvement.gain, poor.value.draws - poor.baseline.draws, rtol=1e-12)
     assert "asked for: reached" in str(poor) and "the baseline is returned" not in str(poor)
-    good = choose(KEY, belief, AIM, baseline=poor.policy, confidence=0.9, options=ChooseOptions(num_draws=100))
+    good = choose(KEY, belief, AIM, baseline=poor.policy, options=ChooseOptions(num_draws=100, confidence=0.9))
     assert good.abstained
     np.testing.assert_array_equal(good.policy, poor.policy)
     assert "the baseline is returned" in str(good)
@@ -282,8 +281,7 @@ def test_improvement_or_abstention():
         belief,
         AIM,
         baseline=poor.policy,
-        confidence=0.9,
-        options=ChooseOptions(slack=100.0, num_draws=100),
+        options=ChooseOptions(slack=100.0, num_draws=100, confidence=0.9),
     )
     assert slack.improvement is not None and slack.improvement.prob == 1.0
 

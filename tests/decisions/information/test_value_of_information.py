@@ -17,6 +17,7 @@ import scipy.stats
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge, _spline_columns
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.information import discounted_population
@@ -565,6 +566,6 @@ def test_a_printed_number_says_what_it_counts():
             name: PolicyValue(x[:, 0], 0.0, 1.0, (0.0, 1.0), 0.0, np.ones(1), False, None, objective)
             for name, x in (("a", values[:, 0]), ("b", values[:, 1]))
         }
-        compared = bm.decisions.PolicyComparison(each, {"a": 0.5, "b": 0.5}, Verdict((), ()))
+        compared = PolicyComparison(each, {"a": 0.5, "b": 0.5}, Verdict((), ()))
         found = bm.information.evpi(KEY, compared)
         assert found.value == 0.5 and f"\n  {unit}\n" in str(found)

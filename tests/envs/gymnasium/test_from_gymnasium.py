@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.envs import ListedReward, from_gymnasium
+from bayes_mdp.envs import from_gymnasium
+from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
 from bayes_mdp.mdp import NormalReward
 from tests.planted_module import ID, Planted
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.envs.logs import read_log as reading
 from tests.envs.logs.random_logs import ACTIONS, STATES, fold_log, random_log, written
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*next_state is not the state")  # random ones
@@ -383,7 +384,7 @@ def test_the_old_name_and_what_belongs_to_chunks():
     frame = pd.DataFrame({"s": ["a", "b"], "a": "go", "n": ["b", "a"]})
     columns: Any = {"state": "s", "action": "a", "next_state": "n"}
     with pytest.warns(FutureWarning, match=r"fold_log\(\.\.\.\) is read_log\(\.\.\., chunksize=1_000_000\) since 0.3"):
-        assert bm.envs.fold_log([frame], **columns).n_transitions == 2
+        assert reading.fold_log([frame], **columns).n_transitions == 2
     for name, value in (("by_step", False), ("allow_duplicates", True), ("progress", print)):
         more: Any = {name: value}
         with pytest.raises(ValueError, match=f"{name} is .* without chunksize, expected chunksize too"):

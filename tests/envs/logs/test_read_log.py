@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from bayes_mdp.envs import read_log
-from bayes_mdp.mdp import StateActionSpace, check_transitions
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.data.log_split import episode_numbers, first_states
+from bayes_mdp.mdp.data.transitions import check_transitions
 from tests.envs.logs.random_logs import fold_log
 
 COLUMNS: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "next_state": "s2"}

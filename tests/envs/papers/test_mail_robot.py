@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayes_mdp.envs import SIMULATED, MailRobot, RobotState, mail_robot
+from bayes_mdp.envs import SIMULATED, mail_robot
+from bayes_mdp.envs.papers.mail_robot import MailRobot, RobotState
 from bayes_mdp.mdp import SimulatedEnvironment
 
 pytestmark = pytest.mark.numerics

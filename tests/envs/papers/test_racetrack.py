@@ -9,7 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.envs import ListedReward, Track, racetrack, racetrack_space, read_track
+from bayes_mdp.envs import racetrack, racetrack_space, read_track
+from bayes_mdp.envs.gymnasium.from_gymnasium import ListedReward
+from bayes_mdp.envs.papers.racetrack import Track
 from bayes_mdp.mdp import FirstExit, NormalReward
 from bayes_mdp.planning import solve
 

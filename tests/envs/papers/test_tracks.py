@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bayes_mdp.envs import TRACKS, Track, read_track
+from bayes_mdp.envs import TRACKS, read_track
+from bayes_mdp.envs.papers.racetrack import Track
 
 pytestmark = pytest.mark.numerics
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib import pyplot
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import PolicyComparison
+from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.recommend.page import NO_WORSE, OPEN, WORSE

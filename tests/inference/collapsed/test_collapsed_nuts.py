@@ -20,7 +20,8 @@ from bayes_mdp.inference.collapsed.hierarchy import find_hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.chains import SamplingWarning
-from bayes_mdp.models import joint, summarise
+from bayes_mdp.models import joint
+from bayes_mdp.models.joint import summarise
 from tests.inference.collapsed_marginals import DATA, REWARDS, SEEN, SPACE, normal_rewards, normal_rewards_by_moments
 from tests.inference.collapsed_oracles import CASES, Moments, draw, one_dimension, sticky_rows
 from tests.inference.hyper_forms import log_collapsed

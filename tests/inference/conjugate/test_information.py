@@ -14,7 +14,8 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.inference.mixtures import mixture
-from bayes_mdp.mdp import CanInform, StateActionSpace, Transitions
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanInform
 
 pytestmark = pytest.mark.numerics
 

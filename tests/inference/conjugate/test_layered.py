@@ -13,8 +13,9 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.mdp import CanSampleBackup, StateActionSpace
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.protocols import CanSampleBackup
 
 pytestmark = pytest.mark.numerics
 

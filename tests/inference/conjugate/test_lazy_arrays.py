@@ -19,7 +19,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.normal import NormalBelief
-from bayes_mdp.mdp import CanSampleLazily
+from bayes_mdp.mdp.protocols import CanSampleLazily
 
 
 def random_posterior(seed):

@@ -21,7 +21,8 @@ from bayes_mdp.inference.families.geometric import BetaGeometricBelief
 from bayes_mdp.inference.families.log_normal import LogNormalBelief, LogNormalGammaBelief
 from bayes_mdp.inference.families.normal import GammaPrecisionBelief, NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.families.poisson import GammaBelief
-from bayes_mdp.mdp import CanWeighRewards, StateActionSpace, Transitions
+from bayes_mdp.mdp import StateActionSpace, Transitions
+from bayes_mdp.mdp.protocols import CanWeighRewards
 from bayes_mdp.numerics.array_forms import to_float64
 from tests.calibration.beliefs import collapsed, sampled
 from tests.inference.pooled.hospitals import hospital, stays

@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 import bayes_mdp as bm
-from bayes_mdp.inference import GivenDraws, posterior_from_draws, storage
+from bayes_mdp.inference import posterior_from_draws, storage
+from bayes_mdp.inference.draws.given_draws import GivenDraws
 
 KEY, OBJECTIVE, POLICY = jax.random.key(0), bm.Discounted(0.9), [0, 1, 0]
 CHAINS, DRAWS, STATES, ACTIONS = 4, 30, 3, 2

@@ -41,11 +41,13 @@ def logits(space: ContextSpace) -> bm.models.MDPSpec:
 
 
 def stays(space: ContextSpace) -> bm.models.MDPSpec:
-    return bm.models.MDPSpec(bm.models.logit_rows(space, "age", by="state", standardise=False), np.zeros((3, 2)))
+    options = bm.models.RegressionOptions(by="state", standardise=False)
+    return bm.models.MDPSpec(bm.models.logit_rows(space, "age", options=options), np.zeros((3, 2)))
 
 
 def sticks(space: ContextSpace) -> bm.models.MDPSpec:
-    rows = bm.models.stick_rows(space, "age + sex", by="action", order=["c", "end", "a", "b"])
+    options = bm.models.RegressionOptions(by="action")
+    rows = bm.models.stick_rows(space, "age + sex", order=["c", "end", "a", "b"], options=options)
     return bm.models.MDPSpec(rows, np.zeros((3, 2)))
 
 
@@ -155,7 +157,7 @@ def test_many_contexts_are_never_put_into_one_table(key, monkeypatch):
     space = bm.StateActionSpace.from_log(log)
 
     def program(space):
-        rows = bm.models.logit_rows(space, "x", reference=0, standardise=False)
+        rows = bm.models.logit_rows(space, "x", reference=0, options=bm.models.RegressionOptions(standardise=False))
         return bm.models.MDPSpec(rows, np.zeros((2, 1)))
 
     posterior = bm.infer(key, program, log, space=space, method=Laplace(num_samples=100))

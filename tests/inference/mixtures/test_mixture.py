@@ -15,17 +15,9 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells, reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.mdp import (
-    CanCount,
-    CanMean,
-    CanSample,
-    CanSplit,
-    CanUpdate,
-    NamesSharedParameters,
-    StateActionSpace,
-    Transitions,
-)
+from bayes_mdp.mdp import CanCount, CanMean, CanSample, CanUpdate, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.protocols import CanSplit, NamesSharedParameters
 
 pytestmark = pytest.mark.numerics
 

@@ -11,8 +11,9 @@ import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.inference import Gibbs, PooledPosterior, fit_for
+from bayes_mdp.inference import Gibbs, fit_for
 from bayes_mdp.inference.mixtures import MixturePosterior
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
 
 KEY, DRAWS = jax.random.key(0), 6

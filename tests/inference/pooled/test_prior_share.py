@@ -11,8 +11,9 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
-from bayes_mdp.inference import Gibbs, PooledPosterior, fit_for
+from bayes_mdp.inference import Gibbs, fit_for
 from bayes_mdp.inference.pooled import pooled_gibbs
+from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.summary import table
 from bayes_mdp.mdp import Transitions
 from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays

@@ -14,7 +14,8 @@ from bayes_mdp.inference.sampled.conditioned_program import RewardRows, Rows, ad
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import statistics_on_host
 from bayes_mdp.mdp import StateActionSpace, Transitions
-from bayes_mdp.models import Statistics, dirichlet_poisson
+from bayes_mdp.models import dirichlet_poisson
+from bayes_mdp.models.sufficient_statistics import Statistics
 
 SPACE = StateActionSpace(2, 2, horizon=2, ends=True)
 N = 12

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import digamma
 
-from bayes_mdp.inference.value import ReturnBelief, StudentT
+from bayes_mdp.inference.value.returns import ReturnBelief
+from bayes_mdp.inference.value.student_t import StudentT
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _STEPS = 2.0 ** np.arange(-8.0, 60.0, 0.5)

@@ -9,15 +9,8 @@ import pytest
 from scipy import integrate, optimize
 
 from bayes_mdp.agents.neural import LastLayer, LastLayerPrior
-from bayes_mdp.inference.value import (
-    Bernoulli,
-    Gaussian,
-    LastLayerLaplace,
-    LastLayerLaplacePrior,
-    LinearGaussianPrior,
-    Poisson,
-)
-from bayes_mdp.inference.value.last_layer_laplace import most_probable
+from bayes_mdp.inference.value import Bernoulli, Gaussian, LastLayerLaplacePrior, LinearGaussianPrior, Poisson
+from bayes_mdp.inference.value.last_layer_laplace import LastLayerLaplace, most_probable
 
 D, K, PRIOR = 3, 40, 2.0
 RNG = np.random.default_rng(0)

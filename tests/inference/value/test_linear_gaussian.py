@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_mdp.inference.value import LinearGaussian, LinearGaussianPrior
-from bayes_mdp.inference.value.linear_gaussian import learn_block, shrink_root_block, some_root
+from bayes_mdp.inference.value import LinearGaussianPrior
+from bayes_mdp.inference.value.linear_gaussian import LinearGaussian, learn_block, shrink_root_block, some_root
 from tests import tf32
 
 D, PRIOR, NOISE = 16, 100.0, 0.5

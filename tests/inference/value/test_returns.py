@@ -10,16 +10,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import digamma
 
-from bayes_mdp.inference.value import (
-    ACCURATE,
-    FAST,
-    ReturnBelief,
-    StudentT,
-    mixture_update,
-    moment_update,
-    target,
-)
-from bayes_mdp.inference.value.student_t import standard_draws
+from bayes_mdp.inference.value.returns import ACCURATE, FAST, ReturnBelief, mixture_update, moment_update, target
+from bayes_mdp.inference.value.student_t import StudentT, standard_draws
 from tests.inference.value.return_problems import errors, extreme, learning, moments_of_mixture
 
 OWN, NEXT, REWARD, DISCOUNT = (0.7, 2.3, 2.2, 1.9), (1.2, 1.5, 2.5, 2.0), 0.3, 0.9

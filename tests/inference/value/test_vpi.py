@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bayes_mdp.inference.value import ReturnBelief, StudentT, value_of_perfect_information
-from bayes_mdp.inference.value.student_t import expected_excess
+from bayes_mdp.inference.value.returns import ReturnBelief, value_of_perfect_information
+from bayes_mdp.inference.value.student_t import StudentT, expected_excess
 
 _vpi = jax.jit(value_of_perfect_information)
 LOC = np.array([0.3, 1.0, 0.9, -30.0])

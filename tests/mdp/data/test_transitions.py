@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions, check_transitions
+from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import check_transitions
 
 SPACE = StateActionSpace(3, 2, ends=True)
 

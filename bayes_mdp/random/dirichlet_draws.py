@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
-from bayes_mdp.random.gamma import EXPONENTIAL_STREAM, exponential, gamma, loggamma
+from bayes_mdp.random.gamma_draws import EXPONENTIAL_STREAM, exponential, gamma, loggamma
 from bayes_mdp.random.threefry import exponentials, key_words, threefry_blocks
 
 _BLOCKS_PER_STEP = 5  # written out in one fusion: fewer leave the pipeline idle, more make code that compiles slowly
