@@ -107,7 +107,8 @@ def _records() -> dict[str, type[Any]]:
     return _RECORDS | {family.__name__: family for family in FAMILIES}
 
 
-_LATER = {"sources", "base_shares", "observed", "outcomes"}
+_LATER = {**dict.fromkeys(("sources", "base_shares", "observed", "outcomes")), "worth_each": 1.0}
+"""Fields that came later, and what they were before."""
 _LAW_MODULES = {module.__name__: module for module in (dist, constraints, transforms)}
 _LAW_KINDS = (dist.Distribution, constraints.Constraint, transforms.Transform)
 Law: TypeAlias = dist.Distribution | constraints.Constraint[Any] | transforms.Transform[Any]
@@ -320,7 +321,7 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     fields = {key: _decode(item, arrays) for key, item in value["fields"].items()}
     expected = {field.name for field in dataclasses.fields(records[kind])}
     # Fields that came later: files of this format were written without them.
-    fields = {name: None for name in _LATER & expected} | fields
+    fields = {name: before for name, before in _LATER.items() if name in expected} | fields
     if set(fields) != expected:
         odd = sorted(set(fields) ^ expected)[0]
         raise ValueError(f"it holds a {kind} {'without' if odd in expected else 'with'} {odd[:40]!r}")

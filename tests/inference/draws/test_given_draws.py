@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import bayes_mdp as bm
-from bayes_mdp.inference import posterior_from_draws
+from bayes_mdp.inference import posterior_from_draws, storage
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 
 KEY, OBJECTIVE, POLICY = jax.random.key(0), bm.Discounted(0.9), [0, 1, 0]
@@ -353,3 +353,27 @@ def test_a_numpyro_fit_through_three_files_is_one_decision(tmp_path):
         assert np.array_equal(choice.policy, first.policy), name
         np.testing.assert_allclose(choice.value.draws, first.value.draws, rtol=0, atol=1e-12, err_msg=name)
         assert choice.score == pytest.approx(first.score, abs=1e-12) and choice.abstained == first.abstained
+
+
+def test_worth_of_weighted_draws_is_kept(tmp_path, monkeypatch):
+    """By halves, thinner ones and files; a file that was written before it knew says that each is worth one."""
+    given = bm.posterior_from_draws({"P": np.full((2, 40, 1, 1, 1), 1.0), "r": np.zeros((2, 40, 1, 1))})
+    worth = GivenDraws(given.mdps, given.weights, given.space, given.num_chains, 0.25)
+    values = np.random.default_rng(0).normal(size=80)
+    assert worth.effective_number(values) <= 20
+    for part in (*worth.halves(), worth.thinned(10), worth.thinned(1)):
+        assert part.effective_number(np.zeros(part.num_held)) == part.num_held / 4
+    bm.save(worth, tmp_path / "worth.bmdp")
+    assert bm.load(tmp_path / "worth.bmdp").worth_each == 0.25
+    # As an older version wrote it: without the field.
+    encode = storage._encode
+
+    def encode_before(value, name, arrays):
+        encoded = encode(value, name, arrays)
+        if isinstance(encoded, dict) and encoded.get("record") == "GivenDraws":
+            encoded["fields"].pop("worth_each")
+        return encoded
+
+    monkeypatch.setattr(storage, "_encode", encode_before)
+    bm.save(worth, tmp_path / "before.bmdp")
+    assert bm.load(tmp_path / "before.bmdp").worth_each == 1.0
