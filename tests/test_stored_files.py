@@ -51,7 +51,7 @@ def test_one_save_for_results_too(tmp_path):
 @pytest.mark.parametrize(
     ("result", "error", "says"),
     [
-        (3, TypeError, "result is a int, expected a posterior"),
+        (3, TypeError, "result is 3, expected a posterior"),
         (xr.Dataset({"x": 1.0}), ValueError, "result has the format None, expected a Dataset that this package"),
         (xr.DataArray(1.0), ValueError, "result has the format None"),
     ],

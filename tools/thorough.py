@@ -27,7 +27,7 @@ HEADER = """\
 # Tests that take longest: not in the default run, CI runs them beside it (pytest -m thorough).
 # Written by tools/thorough.py from measured times.
 """
-DEAR = 1.5
+DEAR = 0.6
 """Seconds: a test that takes longer for each function that no other calls does not stay in the default run for it."""
 LONGEST = 4.0
 """Seconds: the quickest test of a file stays if it takes no longer."""

@@ -207,7 +207,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"agents": [PSRL()]}, "prior is None, expected a prior or a posterior for agent 'PSRL' on 'turns 1.0'"),
     ({"envs": "riverswin"}, "env is 'riverswin', expected one of .*; did you mean 'riverswim'?"),
     ({"envs": {}}, "envs is empty"),
-    ({"envs": {"x": 1}}, r"envs\['x'\] is a int, expected an Environment or a Task"),
+    ({"envs": {"x": 1}}, r"envs\['x'\] is 1, expected an Environment or a Task"),
     ({"objective": None}, r"objective is None, expected one for envs\['turns 1.0'\]"),
     ({"length": None}, r"length is None, expected a number of episodes for envs\['turns 1.0'\]"),
     ({"length": 0}, "length is 0"),

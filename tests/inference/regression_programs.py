@@ -88,8 +88,10 @@ class Program:
         }[self.law]
         coefficients = dist.ImproperUniform(dist.constraints.real, (), ()) if np.isinf(self.sd) else self._normal
         by = None if self.law == "ordinal" else self.by
-        regression = bm.models.RegressionOptions(by=by, group=self.group)
-        common = {"coefficients": coefficients, "options": regression} | self.options
+        about_law = {name: option for name, option in self.options.items() if name != "standardise"}
+        standardise = self.options.get("standardise", True)
+        regression = bm.models.RegressionOptions(by=by, group=self.group, standardise=standardise)
+        common = {"coefficients": coefficients, "options": regression} | about_law
         if self.law == "hazard":
             even = np.ones(len(self.outcomes)) / len(self.outcomes)
             return bm.models.MDPSpec(law(space, self.terms, even, **common), self.reward)
