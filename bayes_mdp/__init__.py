@@ -12,10 +12,12 @@ Data and beliefs
 * fit a posterior to transitions, that is, learn a belief about the MDP from data: `infer`; a prior to begin with:
   `models.default_prior`
 * use posterior samples (draws) that another program made, such as Stan: `posterior_from_draws`
-* how `infer` would compute a posterior (in closed form, by an integral, by chains), and why no faster way: `explain`
-* which prior or model explains the data better (its marginal likelihood): `evidence`; the Bayes factors of
-  several: `inference.bayes_factors`
-* write a posterior to a file: `save`; read back what this package stored: `load`
+* why inference is slow: how `infer` would compute a posterior (in closed form, by an integral, by chains), and why no
+  faster way: `explain`; how it did: `posterior.method`
+* which of two or more priors explains the data better: `inference.bayes_factors`; the marginal likelihood of one:
+  `evidence`
+* write a posterior, or the result of a run, to a file: `save`; read it back: `load`; as an interval MDP for the model
+  checkers Storm and PRISM: `verification.export_interval_mdp`
 
 Policies
 
@@ -25,10 +27,11 @@ Policies
 * whether a log supports a change of what is done today: `decide`, which recommends a policy or says why it does not;
   for subgroups, such as old and young: `recommend.decide_by_subgroup`; if there are hidden confounders:
   `decisions.tipping_point`
-* choose a policy by a criterion, such as the worst tenth of the draws (conditional value at risk) or the worst case
-  (robust), or within a budget (`decisions.PolicyLimits`): `choose`; the optimum of the mean MDP: `greedy`
-* how likely an action is to be the best one: `information.probability_optimal`; how much of the uncertainty of a
-  return is luck: `decisions.split_return_variance`
+* choose a policy by a criterion, such as the mean of the worst 5 % of the draws (conditional value at risk,
+  "cvar:0.05") or the worst case (robust): `choose`; the optimum of the mean MDP: `greedy`
+* keep the expected cost within a budget: `choose` with a `decisions.Budget` in its `decisions.PolicyLimits`
+* the probability that an action is optimal: `information.probability_optimal`
+* how much of the variance of a return is luck, how much not knowing the MDP: `decisions.split_return_variance`
 * the optimal policy of an MDP whose transition probabilities are given (value iteration, dynamic programming): `solve`;
   the value of a policy there: `evaluate`
 * what one more patient, or one more observation of a state and action, is worth: `information.next_experiment`; a
@@ -42,8 +45,8 @@ Trust
 * whether a prior is calibrated, tested on simulated truths: `check`; rank tests of each unknown: `calibration.sbc`
 * whether the fitted model contradicts held-out parts of the log so much that a choice is misled: `criticise`; whether
   it could have produced the data at all: `calibration.predictive_check`
-* whether the chains of a sampler have converged (r-hat, effective sample size): `calibration.diagnose`; pictures by
-  ArviZ: `to_arviz`; all others: `plots`
+* whether the chains of a sampler have converged (r-hat, effective sample size): `calibration.diagnose`
+* pictures: `plots`, such as a regret curve, `plots.plot_regret`; those of ArviZ from draws: `to_arviz`
 
 Agents and people
 
@@ -52,6 +55,7 @@ Agents and people
 * a grid of agents, settings and seeds, on many processes or a cluster: `sweeps.sweep`
 * train a deep agent (a neural network with a replay): `deep.train`
 * how people learn, from their choices (a reinforcement learning model fitted to subjects): `behaviour.fit`
+* what experts' choices tell about the MDP, together with its transitions: `infer(..., choices=inference.Softmax(...))`
 
 The how-to guide "Which function?" runs one example through functions with similar names.
 """

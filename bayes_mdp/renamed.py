@@ -195,8 +195,9 @@ UNLISTED = {
         "inference.value.ReturnBelief inference.value.mixture_update inference.value.moment_update "
         "inference.value.target inference.value.value_of_perfect_information"
     ),
+    "inference.mixtures": "inference.Mixture",
     "inference.value.student_t": "inference.value.StudentT",
-    "mdp.agent": "agents.ReplanRule mdp.ReplanRule",
+    "mdp.agent": "agents.ReplanRule mdp.DecisionPoint mdp.ReplanRule",
     "mdp.data.folded_log": "mdp.Source",
     "mdp.data.transitions": "mdp.check_transitions",
     "mdp.environment": "mdp.HasCells",

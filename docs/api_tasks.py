@@ -54,12 +54,13 @@ TASKS = (
         "decide choose greedy decisions.PolicyLimits decisions.Budget decisions.pareto_front "
         "recommend.decide_by_subgroup recommend.DecideOptions decisions.ChooseOptions decisions.CVaR "
         "decisions.Percentile decisions.Robust decisions.SoftRobust decisions.Regret decisions.plan_bayes_adaptive "
-        "decisions.bayes_optimal recommend.write_report verification.interval_mdp",
+        "decisions.bayes_optimal recommend.write_report",
     ),
     _task(
         "Value of information",
         "What more data are worth, and what strategies cost and bring.",
         "information.next_experiment information.evpi information.evppi information.evsi information.PolicyStudy "
+        "information.value_of_covariates "
         "information.expected_regret information.probability_optimal information.net_benefit_of_sampling "
         "strategies.decision_model strategies.cost_effectiveness strategies.acceptability strategies.cohort_trace",
     ),
@@ -101,6 +102,6 @@ TASKS = (
         "Save",
         "Files, and what other programs read.",
         "save load to_arviz recommend.write_report "
-        "verification.export_interval_mdp envs.to_gymnasium experiments.show_versions",
+        "verification.export_interval_mdp verification.interval_mdp envs.to_gymnasium experiments.show_versions",
     ),
 )

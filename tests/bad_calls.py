@@ -2239,8 +2239,8 @@ EXEMPT = {
     "envs.loop envs.riverswim envs.riverswim_episodic envs.six_arms experiments.show_versions",
     "needs gymnax, which need not be installed": "envs.gymnax_env",
     "a type": "agents.AgentClass",
-    "a record that the library fills": "mdp.FoldedLog mdp.ReplanContext mdp.DecisionPoint mdp.TimeStep "
-    "agents.OneAction inference.CollapsedPosterior inference.ConjugatePosterior inference.Mixture "
+    "a record that the library fills": "mdp.FoldedLog mdp.ReplanContext mdp.TimeStep "
+    "agents.OneAction inference.CollapsedPosterior inference.ConjugatePosterior "
     "inference.FactorisedPosterior inference.SampledPosterior",
     "files are another matter": "recommend.write_report",
     "a warning": "inference.SamplingWarning",

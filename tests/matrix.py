@@ -24,7 +24,8 @@ from bayes_mdp.agents.common.learner import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import make_plan
 from bayes_mdp.inference import SamplingWarning, table
 from bayes_mdp.inference.summary import describe
-from bayes_mdp.mdp import MDP, DecisionPoint, Environment, Problem
+from bayes_mdp.mdp import MDP, Environment, Problem
+from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.models import MDPSpec
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "what-works-with-what.md"

@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.agents.common.table_policies import OneAction
-from bayes_mdp.mdp import DecisionPoint, Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import CanSampleLazily

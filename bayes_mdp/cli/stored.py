@@ -28,8 +28,9 @@ from bayes_mdp.cli.options import (
 from bayes_mdp.cli.problem import add_initial, initial_of
 
 if TYPE_CHECKING:
-    from bayes_mdp.inference import ConjugatePosterior, Mixture
+    from bayes_mdp.inference import ConjugatePosterior
     from bayes_mdp.inference.context_posterior import ContextPosterior
+    from bayes_mdp.inference.mixtures import Mixture
     from bayes_mdp.inference.route import InferredPosterior
     from bayes_mdp.mdp import Objective
     from bayes_mdp.utils.typing import InitialLike
@@ -164,7 +165,8 @@ def add_update(commands: Commands) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     import bayes_mdp as bm
-    from bayes_mdp.inference import ConjugatePosterior, Mixture
+    from bayes_mdp.inference import ConjugatePosterior
+    from bayes_mdp.inference.mixtures import Mixture
     from bayes_mdp.utils.validation import check_count
 
     refuse_draws(arguments.posterior)

@@ -30,7 +30,8 @@ from bayes_mdp.experiments.rollout.time_loop import (
 )
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
-from bayes_mdp.mdp import Agent, CanUpdate, DecisionPoint, Episodic, KeepsAccount, Policy, Problem, Transitions
+from bayes_mdp.mdp import Agent, CanUpdate, Episodic, KeepsAccount, Policy, Problem, Transitions
+from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.random.threefry import fused_key
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 

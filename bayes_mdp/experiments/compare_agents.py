@@ -372,7 +372,7 @@ def compare(
         A Dataset: `score` [agent, env, seed]; `curve` [agent, env, seed, checkpoint], the score of each twentieth of
         the run; `time` [env, checkpoint], episodes or steps at its end; `random`, `optimal` [env], per episode or step;
         `refused` [agent, env], `unscored` [env]; `seconds` [agent, env], compilation included; and what `leaderboard`
-        returns. The attributes hold configuration, versions and key as JSON. `load_result` reads the file.
+        returns. The attributes hold configuration, versions and key as JSON. `bm.load` reads the file.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells

@@ -185,7 +185,7 @@ def sweep(
         a cell has fewer rows, or is not finished), `status` [cell] ("finished", "failed"), `error` [cell],
         `regret_unknown` [cell]; coordinates `agent`, `env`, `prior`, `block` [cell], one for every axis (`env_size`,
         `agent_scale`), `time` [cell, checkpoint | episode]. The attributes hold configuration, versions and key as
-        JSON. The file is `results.nc` in the folder, which `load_result` reads; `load_sweep` reads the folder.
+        JSON. The file is `results.nc` in the folder, which `bm.load` reads, as it does the folder.
 
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; a grid of no cell or of more than 100,000; the

@@ -11,7 +11,6 @@ from .draws.weighted_samples import posterior_samples as posterior_samples
 from .expert_choices import Softmax as Softmax
 from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
-from .mixtures import Mixture as Mixture
 from .mixtures import log_predictive as log_predictive
 from .mixtures import mixture as mixture
 from .model_evidence.bayes_factors import bayes_factors as bayes_factors

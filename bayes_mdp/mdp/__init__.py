@@ -7,7 +7,7 @@ states to list) or an `ObservedEnvironment` (observations in place of states).
 
 from typing import TYPE_CHECKING
 
-from bayes_mdp.mdp.agent import DecisionPoint, Problem, ReplanContext, ReplanLike
+from bayes_mdp.mdp.agent import Problem, ReplanContext, ReplanLike
 from bayes_mdp.mdp.data.folded_log import FoldedLog
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.data.transitions import Counts, Log, Transitions
@@ -49,7 +49,6 @@ __all__ = [
     "CanSample",
     "CanUpdate",
     "Counts",
-    "DecisionPoint",
     "Discounted",
     "Environment",
     "Episodic",

@@ -1,4 +1,4 @@
-"""From a log to a recommendation: one half chooses a policy, the other judges it, checks run before it is believed.
+"""From a log to a recommendation: a policy is chosen and judged, and checks run before it is believed.
 
 Start with `decide`; `DecideOptions` has what seldom changes. `decide_by_subgroup` has a verdict for each subgroup,
 `write_report` makes a page of either.

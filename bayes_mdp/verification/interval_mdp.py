@@ -189,7 +189,9 @@ def interval_mdp(
     initial: Float[np.ndarray, " S"] | None = None,
     about: Sequence[str] = (),
 ) -> IntervalMDP:
-    """An interval MDP of intervals of your own, with the objective built in as a sum of rewards that ends in `done`.
+    """An interval MDP from lower and upper bounds of your own; from a posterior: `export_interval_mdp`.
+
+    The objective is built in, as a sum of rewards that ends in `done`.
 
     A discount g multiplies every interval, and 1 - g leads to a state `done`; so does the end of an episode. Under
     `Episodic` there is a state for each step and state, and rows may differ from step to step.

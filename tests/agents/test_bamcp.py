@@ -13,7 +13,8 @@ from bayes_mdp.agents.common.table_policies import OneAction
 from bayes_mdp.experiments.rollout import execute as execution
 from bayes_mdp.experiments.rollout.regret import truth_of
 from bayes_mdp.experiments.rollout.simulator import Segment
-from bayes_mdp.mdp import DecisionPoint, Problem
+from bayes_mdp.mdp import Problem
+from bayes_mdp.mdp.agent import DecisionPoint
 from benchmarks.bayes_optimal import bandit, two_state
 
 SPACE = bm.StateActionSpace(2, 2)

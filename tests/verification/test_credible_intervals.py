@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 import bayes_mdp as bm
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
-from bayes_mdp.verification import credible_intervals, load_interval_mdp, robust_values, write_interval_mdp
+from bayes_mdp.verification import credible_intervals, export_interval_mdp, load_interval_mdp, robust_values
 from bayes_mdp.verification.credible_intervals import _joint_intervals
 from tests.text import unwrapped
 
@@ -119,8 +119,7 @@ def test_a_belief_that_only_samples_is_measured():
 def test_given_draws_and_a_file(tmp_path):
     rows = np.random.default_rng(0).dirichlet([3.0, 2.0, 5.0], (200, 3, 2))
     belief = bm.posterior_from_draws({"P": rows}, reward=np.ones((3, 2)))
-    written = credible_intervals(belief, OBJECTIVE)
-    write_interval_mdp(written, tmp_path / "x.drn")
+    written = export_interval_mdp(belief, tmp_path / "x.drn", OBJECTIVE)
     again = load_interval_mdp(tmp_path / "x.drn")
     assert robust_values(again, reward="reward").initial == robust_values(written, reward="reward").initial
     assert robust_values(written, reward="reward").initial == pytest.approx(10.0)  # one each step

@@ -38,7 +38,7 @@ class Check:
     """Whether posteriors are calibrated; `print` it for a report in words.
 
     Args:
-        dataset: everything, as an `xarray.Dataset` (see `check`); `load_check` reads its file.
+        dataset: everything, as an `xarray.Dataset` (see `check`); `bm.load` reads its file.
     """
 
     dataset: xr.Dataset
@@ -115,7 +115,7 @@ class Check:
         return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
 
     def to_netcdf(self, path: str | Path) -> None:
-        """Write the dataset, atomically; `load_check` reads it.
+        """Write the dataset, atomically; `bm.load` reads it.
 
         Raises:
             ValueError: `path` is a folder, a device or a pipe.

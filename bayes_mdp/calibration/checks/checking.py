@@ -446,7 +446,7 @@ def check(
         data: a log to check around; None: all over the prior.
         objective: of the values; None: `Discounted(0.9)`, or `Episodic(H)` in a space with a horizon.
         num_simulations: number of truths.
-        path: NetCDF file for the dataset (`load_check` reads it). Finished chunks are kept beside it: the same call
+        path: NetCDF file for the dataset (`bm.load` reads it). Finished chunks are kept beside it: the same call
             resumes from them.
         options: sizes of data sets and posteriors, the inference, what is compared, where it is computed, the level of
             the tests (see `CheckOptions`).

@@ -187,7 +187,7 @@ def next_experiment(
     initial: InitialLike | None = None,
     num_data_sets: int = NUM_DATA_SETS,
 ) -> NextExperiment:
-    """Where to look next: the expected value of sample information of observing a pair, for the choice of a policy.
+    """What observing one pair, or one more episode (`PolicyStudy`), is worth for the choice of a policy: where to look.
 
     EVSI = E_data[max_pi E(V^pi | data)] - max_pi E V^pi, over policies that do not learn, data = `n` transitions and
     rewards of the pair as the posterior predicts them. The posterior is updated with each data set, its mean MDP is

@@ -29,7 +29,6 @@ from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
 from bayes_mdp.mdp import (
     Agent,
-    DecisionPoint,
     KeepsAccount,
     Learner,
     PlansFromState,
@@ -38,7 +37,7 @@ from bayes_mdp.mdp import (
     ReplanContext,
     Transitions,
 )
-from bayes_mdp.mdp.agent import ReplanRule
+from bayes_mdp.mdp.agent import DecisionPoint, ReplanRule
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike
 from bayes_mdp.utils.validation import described, require_alike

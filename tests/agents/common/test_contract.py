@@ -27,7 +27,6 @@ from bayes_mdp.mdp import (
     MDP,
     Agent,
     AverageReward,
-    DecisionPoint,
     Discounted,
     Environment,
     Episodic,
@@ -40,6 +39,7 @@ from bayes_mdp.mdp import (
     Transitions,
     restart_at_ends,
 )
+from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.models import dirichlet_normal
 
 HORIZON, SIZES = 3, (3, 3, 2)
