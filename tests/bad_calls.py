@@ -1219,6 +1219,11 @@ CALLS = [
         {"limit": NUMBER, "probability": INSIDE},
     ),
     Call(
+        "decisions.scenario_draws",
+        {"variables": value(4), "allowed": value(0.05), "failure": value(0.001)},
+        {"variables": COUNT, "allowed": INSIDE, "failure": INSIDE},
+    ),
+    Call(
         "decisions.budget_plan",
         {
             "mdp": mdp,

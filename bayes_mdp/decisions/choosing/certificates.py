@@ -126,8 +126,7 @@ def scenario_draws(variables: IntScalar, allowed: RealScalar, failure: RealScala
         ValueError: no variable, a probability outside (0, 1). TypeError: no such numbers.
 
     Example:
-        >>> from bayes_mdp.decisions.choosing.certificates import scenario_draws
-        >>> scenario_draws(4, 0.05, 1e-3)
+        >>> bm.decisions.scenario_draws(4, 0.05, 1e-3)
         257
     """
     check_count("variables", variables)

@@ -9,13 +9,8 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 from scipy.stats import beta, binom, norm
 
-from bayes_mdp.decisions.choosing.certificates import (
-    independent_draws,
-    limit_of_share,
-    most_over,
-    scenario_draws,
-    upper_limit,
-)
+from bayes_mdp.decisions import scenario_draws
+from bayes_mdp.decisions.choosing.certificates import independent_draws, limit_of_share, most_over, upper_limit
 
 
 def test_the_limit_is_clopper_and_pearsons(x64):
