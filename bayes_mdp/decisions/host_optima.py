@@ -474,15 +474,16 @@ def _with_lazy_sweeps(answer: Optima, choices: Choices, draws: Bool[np.ndarray, 
                 # The lazy chain stays with probability 1/2: it has the same policies, half the gain, and no period.
                 values = values + _LAZINESS * (part.best(part.action_values(values, 1.0)) - values)
                 values = values - values[:, :1]
-            change = part.best(part.action_values(values, 1.0)) - values
+            q = part.action_values(values, 1.0)
+            span = np.ptp(part.best(q) - values, axis=-1)
             # A Howard step: the exact relative values of the greedy policy, kept where they narrow the span.
-            chains = part.chains(part.first_best(part.action_values(values, 1.0)))
+            chains = part.chains(part.first_best(q))
             exact = solve(chains, 1.0, chains.reward, anchored=True)
             exact = exact - exact[:, :1]
-            exact_change = part.best(part.action_values(exact, 1.0)) - exact
-            narrower = np.ptp(exact_change, axis=-1) < np.ptp(change, axis=-1)  # false for nan
+            exact_span = np.ptp(part.best(part.action_values(exact, 1.0)) - exact, axis=-1)
+            narrower = exact_span < span  # false for nan
             values = np.where(narrower[:, None], exact, values)
-            span = np.where(narrower, np.ptp(exact_change, axis=-1), np.ptp(change, axis=-1))
+            span = np.where(narrower, exact_span, span)
             scale = chains.size + np.abs(values).max(-1)
             stalls = np.where(span > 0.99 * narrowest, stalls + 1, 0)
             narrowest = span
