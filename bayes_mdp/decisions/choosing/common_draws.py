@@ -117,17 +117,14 @@ class CommonDraws:
         # Draws by their numbers, in order.
         selected = np.arange(self.num)[which]
         size = max(1, NUMBERS_AT_ONCE // (self.numbers if numbers is None else numbers))
-        if self.kept is not None:
-            for first in range(0, len(selected), size):
-                part = selected[first : first + size]
-                yield part, _pick(self.kept, part)
-            return
         # Not held: the stream starts anew, and makes the same draws.
-        for first, drawn in _draw_blocks(self.stream(), int(selected.max(initial=-1)) + 1, self.objective):
-            made = selected[(selected >= first) & (selected < first + len(drawn.probs))]
+        number = int(selected.max(initial=-1)) + 1
+        made = [(0, self.kept)] if self.kept is not None else _draw_blocks(self.stream(), number, self.objective)
+        for first, drawn in made:
+            inside = selected[(selected >= first) & (selected < first + len(drawn.probs))]
             # Made by the thousand, passed on by fewer: what is computed of a draw is a multiple of it.
-            for start in range(0, len(made), size):
-                part = made[start : start + size]
+            for start in range(0, len(inside), size):
+                part = inside[start : start + size]
                 yield part, _pick(drawn, part - first)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
