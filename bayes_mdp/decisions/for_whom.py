@@ -528,8 +528,8 @@ def side_by_side(
             mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(num_draws, number, -1))))
         # Visits in each (context, state, action).
         visits = None if one.counts is None else one.counts.sum(-1).reshape(number, -1)
-        weights = np.full(num_draws, 1.0 / num_draws)
-        return ContextDraws(mdps, weights, joint_space, one.num_chains, one.worth_each, visits, outcomes)
+        equal = np.full(num_draws, 1.0 / num_draws)
+        return ContextDraws(mdps, equal, joint_space, one.num_chains, one.worth_each, visits, outcomes)
 
     return draws(family, {name: draws(outcome, None) for name, outcome in family.paired.items()} or None)
 

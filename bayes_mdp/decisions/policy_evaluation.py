@@ -420,8 +420,6 @@ def policy_values(
     """`policy_value` of several policies in common draws."""
     require_ability(posterior, CanSample, "policy_value")
     check_key("key", key)
-    if outcomes is not None:
-        check_outcomes(outcomes)
     # What the caller gives goes before what was learnt under the same name.
     outcomes = {**learnt_outcomes(posterior), **(outcomes or {})}
     check_num_draws(num_draws, 16 * max(len(policies), 1) * (1 + len(outcomes)))

@@ -24,6 +24,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
+from bayes_mdp.inference.integrals.importance import effective_size
 from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_rewards
@@ -268,9 +269,7 @@ class Fitted(Module):
         """
         if self.log_weights is None or self.in_closed_form or self.on_grid:
             return np.inf
-        weights = np.asarray(self.log_weights, np.float64)
-        weights = np.exp(weights - np.logaddexp.reduce(weights))
-        worth = 1.0 / float((weights**2).sum())
+        worth = effective_size(np.asarray(self.log_weights, np.float64))
         if self.chains is not None:
             length = self.chains.num_chains * self.chains.num_samples
             slowest = min(float(np.nanmin(x, initial=np.inf)) for x in map(np.asarray, self.chains.ess().values()))

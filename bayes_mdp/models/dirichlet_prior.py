@@ -223,9 +223,9 @@ class StickBreakingRows(Transform):
         return constraints.real_vector
 
     @property
-    # Places of the free numbers in the table of rows, row after row.
     def codomain(self) -> constraints.Constraint:
         """All rows as one event."""
+        # Places of the free numbers in the table of rows, row after row.
         return constraints.independent(self.rows, self.breaks.ndim - 1)
 
     def __call__(self, x: Float[AnyArray, "*many D"]) -> Float[Array, "*rows K"]:

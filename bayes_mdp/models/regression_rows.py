@@ -28,6 +28,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace
 from bayes_mdp.mdp.design import CONSTANT, OF, Design, design_of
 from bayes_mdp.mdp.space import check_space
+from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import broadcasts_to, check_bool, check_name, check_type, first_index, label_list
 
@@ -530,7 +531,7 @@ def predictors(
         b, whole = _shrink_together(case, shrink, prior, number), None
     if _met.get() is None:
         # A product over a small axis, in the width of the sites.
-        eta = jnp.einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
+        eta = einsum("csap,pk->csak", jnp.asarray(case.columns, b.dtype), b)
     else:
         # Who keeps a record looks at shapes alone: a million contexts need no array of their columns.
         eta = jnp.broadcast_to(b.sum(0), (case.space.n_contexts, *case.space.shape, number))

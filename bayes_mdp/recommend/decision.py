@@ -204,9 +204,9 @@ class Decision:
         return self.choice.shadow_prices
 
     @property
-    # Spending of the policy in question, then of practice.
     def budget_lines(self) -> tuple[str, ...]:
         """What is spent of each budget, by the policy in question and by the baseline, and its price, in words."""
+        # Spending of the policy in question, then of practice.
         spent = {} if self.lead is None else self.candidates[self.lead].spending
         lines = [f"{self.lead}: {line}" for line in spent.values()]
         lines += [f"the baseline: {line}" for line in self.baseline_spending.values()]

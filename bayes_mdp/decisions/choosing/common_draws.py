@@ -102,9 +102,9 @@ class CommonDraws:
         return (self.objective.horizon, *pairs) if isinstance(self.objective, Episodic) else pairs
 
     @property
-    # Small problems are evaluated many policies at a time; large ones few, as their chains fill the memory.
     def batch(self) -> int:
         """How many policies a search tries at a time."""
+        # Small problems are evaluated many policies at a time; large ones few, as their chains fill the memory.
         return MANY if self.numbers <= SMALL else BATCH
 
     def blocks(self, which: Which = EVERY, numbers: int | None = None) -> Iterator[tuple[Int[np.ndarray, " N"], Drawn]]:

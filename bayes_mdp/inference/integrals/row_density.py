@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import expit
 
 from bayes_mdp.models.regression_rows import RowLaw
+from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.utils.memory import check_memory
 
 CELLS, NUMBERS = 2048, 2**20
@@ -210,9 +211,9 @@ def _normalisers(
     tame: bool,
 ) -> Float[Array, " N"]:
     """Sum over cells of n log(1 + sum exp eta) at N points; tame: no exponential overflows, and nothing is masked."""
-    eta = (columns @ points).reshape(len(columns), used.shape[1], -1)
+    eta = matmul(columns, points).reshape(len(columns), used.shape[1], -1)
     if not softmax:
-        return jnp.einsum("mk,mkn->n", number * used, jax.nn.softplus(eta))
+        return einsum("mk,mkn->n", number * used, jax.nn.softplus(eta))
     if tame:
         return (number * jnp.log(1.0 + jnp.exp(eta).sum(1))).sum(0)
     eta = jnp.where(used[..., None], eta, -jnp.inf)
