@@ -16,6 +16,7 @@ from api_pages import cited, write_page
 from benchmarks.record import stored as stored_benchmarks
 from benchmarks.record.tables import describe_record, table
 from reproductions.reproduce import REPRODUCTIONS, find_reproduction
+from reproductions.reproduction import Scale
 from reproductions.verdicts import expected_verdicts
 
 VERDICTS = ("agrees", "undecided", "differs")
@@ -33,10 +34,11 @@ def write_paper_tables(folder: Path, *, stored: Path) -> None:
         results = [json.loads(path.read_text()) for path in _of(name, stored)]
         parts = list(map(_experiment, results)) or [_unknown(name)]
         write_page(folder / f"{name}.md", cited("\n\n".join([f"### `{name}`", *parts])))
-        lines += [(f"`{name}`", _source(name), *_numbers(result)) for result in results] or [
-            (f"`{name}`", _source(name), "not stored", "", "", "", "")
-        ]
-    heads = ("experiment", "paper", "scale", *VERDICTS, "not as expected")
+        lines += [
+            (f"`{name}`", _source(name), *_numbers(result), *_times(name, result["configuration"]["scale"]))
+            for result in results
+        ] or [(f"`{name}`", _source(name), "not stored", "", "", "", "", "", _time(name, "full"))]
+    heads = ("experiment", "paper", "scale", *VERDICTS, "not as expected", "time", "time at full scale")
     write_page(folder / "overview.md", cited(table(heads, lines)))
 
 
@@ -62,6 +64,19 @@ def _numbers(result: dict[str, Any]) -> tuple[str, ...]:
     found = Counter(row["verdict"] for row in result["verdicts"])
     counts = (str(found[verdict]) if found[verdict] else "" for verdict in VERDICTS)
     return (result["configuration"]["scale"], *counts, str(len(result["unexpected"]) or ""))
+
+
+def _times(name: str, scale: Scale) -> tuple[str, str]:
+    """What the stored run takes, and one at full scale."""
+    return _time(name, scale), "" if scale == "full" else _time(name, "full")
+
+
+def _time(name: str, scale: Scale) -> str:
+    """On two idle cores, as the experiment estimates it."""
+    seconds = find_reproduction(name).seconds[scale]
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.0f} h"
 
 
 def _experiment(result: dict[str, Any]) -> str:

@@ -119,12 +119,12 @@ def _garnet() -> Task:
 
 def _deep_sea() -> Task:
     """DeepSea of depth 8, rows that depend on the step: a random policy meets the goal once in 256 episodes."""
-    return _unit_task(deep_sea(8), 8)
+    return unit_task(deep_sea(8), 8)
 
 
 def _wide_narrow() -> Task:
     """WideNarrow, 6 actions in one of 3 states: exploration that goes on costs."""
-    return _unit_task(wide_narrow(6), HORIZON)
+    return unit_task(wide_narrow(6), HORIZON)
 
 
 PROBLEMS: dict[str, Callable[[], Task]] = {
@@ -154,11 +154,11 @@ def _pad_task(env: Environment) -> Task:
     rows[n:, :, :3] = 1 / 3
     reward = np.concatenate([mdp.reward, np.full((extra, mdp.n_actions), np.min(mdp.reward))])
     padded = MDP(rows, reward, initial=np.pad(np.asarray(mdp.initial), (0, extra)))
-    return _unit_task(Environment(padded, NormalReward(padded.reward), name=env.name), HORIZON)
+    return unit_task(Environment(padded, NormalReward(padded.reward), name=env.name), HORIZON)
 
 
-def _unit_task(env: Environment, horizon: int) -> Task:
-    """The environment with rewards in [0, 1] and noise, and a prior with the true standard deviation of the noise."""
+def unit_task(env: Environment, horizon: int) -> Task:
+    """`NUM_EPISODES` with rewards mapped onto [0, 1] and noise, and a prior with the noise's true standard deviation."""
     from bayes_mdp.models import dirichlet_normal
 
     mdp = _dense(env)

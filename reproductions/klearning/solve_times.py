@@ -34,7 +34,8 @@ FULL: dict[str, dict[int, int]] = {
 _EFFICIENT = ("psrl", "psrl_known", "k_optimal_known", "k_schedule_known", "k_optimal_known_counts")
 _SCALING = ("rlsvi", "ucbvi_scaled", "beb_scaled")
 QUICK: dict[str, dict[int, int]] = {
-    **{name: {5: 3000, 10: 5000} for name in METHODS},
+    # 2,000 episodes at L = 20 show who is left behind: PSRL needs 440 there, the grey line is 520,000.
+    **{name: {5: 3000, 10: 5000, 20: 2000} for name in METHODS},
     **{name: {5: 3000, 10: 5000, 20: 5000} for name in (*_EFFICIENT, *_SCALING)},
     "k_optimal_known": {5: 3000, 10: 5000, 20: 5000, 50: 5000},
     "epsilon_greedy_q": dict.fromkeys((5, 6, 10, 16), BUDGET),
@@ -302,5 +303,5 @@ REPRODUCTION = Reproduction(
     rows=rows,
     figure=figure,
     quick={"plan": QUICK},
-    seconds={"quick": 240.0, "full": 16000.0},
+    seconds={"quick": 330.0, "full": 16000.0},
 )
