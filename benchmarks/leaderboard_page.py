@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from bayes_mdp.agents import AGENTS
 from bayes_mdp.experiments.ranking import leaderboard, order_of, plot_compare
 from bayes_mdp.experiments.results import half_width
 from benchmarks.decide_grid_picture import with_table
@@ -192,12 +193,13 @@ def claim_lines(board: "xr.Dataset") -> list[str]:
 
 
 def refused_lines(board: "xr.Dataset") -> list[str]:
-    """A line an agent that is not ranked."""
+    """A line an agent that is not ranked: refused, or not stored."""
     lines = []
     for name in order_of(board)[len(ranked(board)) :]:
         sentences = dict.fromkeys(str(text) for text in board["refused"].sel(agent=name).to_numpy() if text)
         lines.append(f"| `{name}` | {'; '.join(sentences)} |")
-    return lines
+    stored = board["agent"].to_numpy()
+    return lines + [f"| `{name}` | not played yet |" for name in AGENTS if name not in stored]
 
 
 def _two_digits(number: float) -> str:

@@ -65,8 +65,23 @@ class Rule:
         return self.noise * steps
 
 
-def exact(rule: Rule, size: int, seed: int, episodes: int) -> np.ndarray:
-    """Which episodes found the treasure; Q and w backed up to convergence before each."""
+def visits_of(rule: Rule, size: int, seed: int, finds: int) -> np.ndarray:
+    """The pairs that `exact` visits until it has found the treasure so often, or in a tenth of all episodes.
+
+    A pair is 2 (row N + column) + action.
+    """
+    pairs: list[int] = []
+    exact(rule, size, seed, 10_000, lambda row, column, action: pairs.append(2 * (row * size + column) + action))
+    # Whole episodes, up to the one of that find.
+    ends = np.array(pairs).reshape(-1, size)[:, -1] == 2 * size**2 - 1
+    last = np.searchsorted(np.cumsum(ends), finds)
+    return np.array(pairs[: size * (int(last) + 1)])
+
+
+def exact(
+    rule: Rule, size: int, seed: int, episodes: int, seen: Callable[[int, int, int], object] = lambda *_: None
+) -> np.ndarray:
+    """Which episodes found the treasure; Q and w backed up to convergence before each. `seen` is told every step."""
     rng = np.random.default_rng(seed)
     column = np.arange(size)
     left, right = np.maximum(column - 1, 0), np.minimum(column + 1, size - 1)
@@ -98,6 +113,7 @@ def exact(rule: Rule, size: int, seed: int, episodes: int) -> np.ndarray:
             pay = treasure - action * COST / size
             if rule.stochastic and row == size - 1 and at in (0, size - 1):
                 pay += rng.normal()
+            seen(row, at, action)
             count[row, at, action] += 1
             total[row, at, action] += pay
             square[row, at, action] += pay**2

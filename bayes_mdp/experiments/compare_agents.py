@@ -158,7 +158,7 @@ def _pad_task(env: Environment) -> Task:
 
 
 def unit_task(env: Environment, horizon: int) -> Task:
-    """`NUM_EPISODES` with rewards mapped onto [0, 1] and noise, and a prior with the noise's true standard deviation."""
+    """`NUM_EPISODES` with rewards mapped onto [0, 1], their noise, and a prior that knows its standard deviation."""
     from bayes_mdp.models import dirichlet_normal
 
     mdp = _dense(env)

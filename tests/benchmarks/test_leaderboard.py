@@ -52,7 +52,10 @@ def test_an_agent_that_was_refused_is_not_ranked():
     cells += [replace(CELL, agent="tsde", problem=name, refused="no episodes") for name in page.EVERYWHERE]
     board = page.with_statistics(page.board_of(cells))
     assert page.ranked(board) == ["psrl", "ucbvi"]
-    assert page.refused_lines(board) == ["| `tsde` | no episodes |"]
+    refused, *missing = page.refused_lines(board)
+    assert refused == "| `tsde` | no episodes |"
+    assert "| `bql` | not played yet |" in missing
+    assert len(missing) == len(page.AGENTS) - 3
     assert [line.split("|")[2].strip() for line in page.board_lines(board, cells)] == ["`psrl`", "`ucbvi`"]
     # 500 episodes of 10 steps, 30 seeds, .3 seconds: 2 microseconds a step.
     assert np.isclose(page.microseconds(cells, "psrl"), 2.0)
