@@ -5,8 +5,8 @@
 
 The first command plays what is missing in docs/measured/leaderboard.json, a line an agent and problem, and stores each
 agent as soon as it is played: it goes on from there after it was killed, and an agent that is added costs only its own
-time (half a minute of one core, most of it compilation; minutes where an agent plans by many draws). The second writes the tables and the pictures
-of docs/measured/leaderboard.md.
+time (half a minute of one core, most of it compilation; minutes where an agent plans by many draws). The second
+writes the tables and the pictures of docs/measured/leaderboard.md.
 
 Problems: those of `bm.compare` (episodes of 8 or 10 steps, 500 of them), and DeepSea of depth 16 (1,000 episodes; a
 random policy meets the goal once in 65,536). Constants: `comparison_agents`, "scaled". Seconds a step: a second run of

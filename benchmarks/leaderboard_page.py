@@ -199,7 +199,7 @@ def refused_lines(board: "xr.Dataset") -> list[str]:
         sentences = dict.fromkeys(str(text) for text in board["refused"].sel(agent=name).to_numpy() if text)
         lines.append(f"| `{name}` | {'; '.join(sentences)} |")
     stored = board["agent"].to_numpy()
-    return lines + [f"| `{name}` | not played yet |" for name in AGENTS if name not in stored]
+    return [*lines, *(f"| `{name}` | not played yet |" for name in AGENTS if name not in stored)]
 
 
 def _two_digits(number: float) -> str:
