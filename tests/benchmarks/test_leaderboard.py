@@ -114,6 +114,7 @@ def test_an_agent_is_played_as_compare_plays_it(monkeypatch):
     )
     assert np.allclose(page.scores_of(cell), board["score"].to_numpy().ravel(), atol=6e-5)
     assert (cell.episodes, cell.horizon, cell.refused) == (40, 10, "")
+    assert cell.last is not None
     assert np.isclose(cell.last, board["curve"].to_numpy()[..., -2:].mean(), atol=6e-5)
     refused = plays.play("tsde", {"chain": task})[0]
     assert refused.scores == ""
