@@ -63,7 +63,7 @@ CLAIMS = (
     Claim("BMRL19", "moment matching has less than the uncertainty Bellman equation", "moment_matching", "ube", DEEP),
     Claim("BMRL19", "that equation has less than Q-learning", "ube", "epsilon_greedy_q", DEEP),
     Claim("KL21", "K-learning is as good as PSRL", "k_learning", "psrl", DEEP, AS_GOOD),
-    Claim("KL21", "K-learning solves what soft Q-learning does not", "k_learning", "soft_q", DEEP),
+    Claim("KL21", "K-learning is ahead of soft Q-learning", "k_learning", "soft_q", DEEP),
     Claim("KL21", "PSRL is ahead of optimistic bonuses", "psrl", "ucbvi", DEEP),
     Claim("KL21", "K-learning is ahead of optimistic bonuses", "k_learning", "ucbvi", DEEP),
     Claim("TDBMA10", "an average over lambda is better than one lambda", "td_bma", "sarsa_lambda", EVERYWHERE),
