@@ -186,7 +186,7 @@ UNLISTED = {
     "inference.explanation": "inference.Explanation",
     "inference.model_evidence.bayes_factors": "inference.BayesFactors",
     "inference.model_evidence.bridge": "inference.Evidence",
-    "inference.pooled.pooled_posterior": "inference.PooledPosterior",
+    "inference.pooled_posterior": "inference.PooledPosterior",
     "inference.summary": "inference.describe",
     "inference.value.last_layer_laplace": "inference.value.LaplaceFit inference.value.LastLayerLaplace",
     "inference.value.linear_gaussian": "inference.value.CovarianceGaussian inference.value.LinearGaussian",

@@ -149,10 +149,10 @@ FAULTS = [
     ),
     Fault(
         "pooled-own",
-        "inference/pooled/pooled_gibbs.py",
+        "inference/pooled_posterior.py",
         "moved[numbers, numbers] = 0",
         "moved[numbers, numbers] = stayed",
-        "inference/pooled/test_pooled_gibbs.py inference/pooled/test_pooled_posterior.py",
+        "inference/test_pooled_gibbs.py inference/test_pooled_posterior.py",
         "counts of staying counted as moves too",
     ),
     # inference: draws and integrals

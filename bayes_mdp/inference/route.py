@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from bayes_mdp.inference import enumerated
+from bayes_mdp.inference import enumerated, pooled_posterior
 from bayes_mdp.inference.collapsed import collapsed_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
@@ -53,8 +53,7 @@ from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import MOST_NODES
 from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.pooled import pooled_posterior
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, StateActionSpace, Transitions

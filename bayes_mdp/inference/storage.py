@@ -46,7 +46,7 @@ from bayes_mdp.inference.families.family import FAMILIES
 from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.inference.integrals.mode_draws import ModeDraws
 from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.conditioned_program import Rows
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
