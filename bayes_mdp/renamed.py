@@ -173,8 +173,7 @@ UNLISTED = {
         "envs.DeepSeaObserved envs.OneHotObserved envs.deep_sea_stochastic_observed"
     ),
     "envs.papers.deep_sea": "envs.reachable",
-    "envs.papers.mail_robot": "envs.MailRobot envs.RobotState",
-    "envs.papers.racetrack": "envs.Track",
+    "envs.papers.racetrack": "envs.MailRobot envs.RobotState envs.Track",
     "envs.sepsis": "envs.ICUSepsis",
     "experiments.compare_agents": "experiments.comparison_agents",
     "experiments.training.train": "Training experiments.training.Training",

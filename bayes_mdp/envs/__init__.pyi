@@ -21,12 +21,12 @@ from .papers.deep_sea import deep_sea as deep_sea
 from .papers.loop_mdps import loop as loop
 from .papers.loop_mdps import six_arms as six_arms
 from .papers.loop_mdps import wide_narrow as wide_narrow
-from .papers.mail_robot import mail_robot as mail_robot
 from .papers.mazes import flag_maze as flag_maze
 from .papers.mazes import maze_with_subgoals as maze_with_subgoals
 from .papers.mazes import seven_rooms as seven_rooms
 from .papers.mazes import slippery_grid as slippery_grid
 from .papers.racetrack import TRACKS as TRACKS
+from .papers.racetrack import mail_robot as mail_robot
 from .papers.racetrack import racetrack as racetrack
 from .papers.racetrack import racetrack_space as racetrack_space
 from .papers.racetrack import read_track as read_track

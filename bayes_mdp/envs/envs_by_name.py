@@ -12,9 +12,8 @@ from bayes_mdp.envs.papers.chain_mdps import (
 )
 from bayes_mdp.envs.papers.deep_sea import bsuite_deep_sea, deep_sea
 from bayes_mdp.envs.papers.loop_mdps import loop, six_arms, wide_narrow
-from bayes_mdp.envs.papers.mail_robot import mail_robot
 from bayes_mdp.envs.papers.mazes import flag_maze, maze_with_subgoals, seven_rooms, slippery_grid
-from bayes_mdp.envs.papers.racetrack import racetrack
+from bayes_mdp.envs.papers.racetrack import mail_robot, racetrack
 from bayes_mdp.envs.papers.random_mdps import garnet, prior_mdp
 from bayes_mdp.envs.sepsis import icu_sepsis
 

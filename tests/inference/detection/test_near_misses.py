@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
-from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection import detect as detector
+from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.entries import Symbols
