@@ -172,7 +172,7 @@ UNLISTED = {
     "envs.observed.one_hot_observations": (
         "envs.DeepSeaObserved envs.OneHotObserved envs.deep_sea_stochastic_observed"
     ),
-    "envs.papers.deep_sea": "envs.reachable",
+    "envs.papers.chain_mdps": "envs.reachable",
     "envs.papers.racetrack": "envs.MailRobot envs.RobotState envs.Track",
     "envs.sepsis": "envs.ICUSepsis",
     "experiments.compare_agents": "experiments.comparison_agents",

@@ -26,7 +26,7 @@ from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.rlsvi import RLSVI
-from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea, reachable
+from bayes_mdp.envs.papers.chain_mdps import RIGHT, deep_sea, reachable
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 
