@@ -135,7 +135,7 @@ UNLISTED = {
     "agents.model_free.trial_learning": "agents.LearnsFromEpisodes",
     "agents.neural.features": "agents.neural.UnitBelief",
     "agents.neural.replay_learning": "agents.neural.Values",
-    "agents.optimism.mean_plans": "agents.RegularisedIDS",
+    "agents.optimism.mean_mdp_plans": "agents.RegularisedIDS",
     "behaviour.fit_behaviour": "behaviour.BehaviourPosterior behaviour.subject_log_likelihood",
     "behaviour.likelihood": "behaviour.choice_log_probs",
     "calibration.arviz.diagnostics": (

@@ -19,9 +19,8 @@ from jaxtyping import Bool, PRNGKeyArray
 from bayes_mdp.agents.model_free.episodic_q import UCBH
 from bayes_mdp.agents.model_free.soft_q import SoftQ, SoftQMean
 from bayes_mdp.agents.model_free.tabular_q import EpsilonGreedyQ
-from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT
 from bayes_mdp.agents.optimism.k_learning import KLearning
-from bayes_mdp.agents.optimism.mean_plans import EpsilonGreedyMean
+from bayes_mdp.agents.optimism.mean_mdp_plans import BEB, BOLT, EpsilonGreedyMean
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
 from bayes_mdp.agents.psrl import PSRL
