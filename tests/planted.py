@@ -190,7 +190,7 @@ FAULTS = [
     ),
     Fault(
         "bridge-half",
-        "inference/model_evidence/bridge.py",
+        "inference/model_evidence.py",
         "- np.log(2.0) - proposal.log_density(standard)",
         "- proposal.log_density(standard)",
         "inference/model_evidence/test_bridge.py",
@@ -198,7 +198,7 @@ FAULTS = [
     ),
     Fault(
         "stick-breaking",
-        "inference/model_evidence/bridge.py",
+        "inference/model_evidence.py",
         "+ jnp.log(number - jnp.arange(number))",
         "+ jnp.log(1 + number - jnp.arange(number))",
         "inference/model_evidence/test_bridge.py",
