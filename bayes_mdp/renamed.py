@@ -156,7 +156,7 @@ UNLISTED = {
     "decisions.choosing.choose": "decisions.PolicyChoice",
     "decisions.information.learning_problem": "decisions.InformationValue",
     "decisions.information.next_experiment": "NextExperiment decisions.NextExperiment",
-    "decisions.information.sample_information": "decisions.SamplingBenefit",
+    "decisions.information.site_information": "decisions.SamplingBenefit",
     "decisions.outcomes": "decisions.OutcomeValue",
     "decisions.perfect_information": "decisions.PerfectInformation",
     "decisions.policy_comparison": "decisions.PolicyComparison",

@@ -419,7 +419,7 @@ FAULTS = [
     ),
     Fault(
         "perfect-knowledge",
-        "decisions/information/perfect_knowledge.py",
+        "decisions/information/site_information.py",
         "gain = benefit.max(1) - benefit[:, best]",
         "gain = benefit.max(1) - benefit.mean(1)",
         "decisions/information/test_value_of_information.py",
@@ -427,7 +427,7 @@ FAULTS = [
     ),
     Fault(
         "population",
-        "decisions/information/sample_information.py",
+        "decisions/information/site_information.py",
         "np.sum((1.0 + rate) ** -np.arange(years))",
         "np.sum((1.0 + rate) ** -np.arange(1, years + 1))",
         "decisions/information/test_value_of_information.py",

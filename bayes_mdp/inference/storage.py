@@ -55,7 +55,7 @@ from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import Column, Contexts, ContextSpace
 from bayes_mdp.mdp.design import Design, Formula, Layout
 from bayes_mdp.models.mdp_spec import RewardTable
-from bayes_mdp.models.regression_rows import RowLaw
+from bayes_mdp.models.regressions import RowLaw
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
 from bayes_mdp.utils.messages import version_of
