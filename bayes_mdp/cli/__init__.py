@@ -1,15 +1,22 @@
 """The command `bayes-mdp`: demo, fit, decide, evaluate-decision, next-experiment, update, behaviour, explain,
 calibrate, run, compare, sweep, status, results, train, evaluate, list.
 
-Wrong input: one sentence on stderr, code 2.
+Wrong input: one sentence on stderr, code 2. Compiled programs are kept between commands, in the user's cache folder:
+the second command starts sooner. JAX writes and finds them by what they compute and by its own version. They hold
+machine code, so each kind of processor has a folder of its own. Only the process of a command is changed, and the
+processes that it starts.
 """
 
 import argparse
+import contextlib
+import hashlib
 import logging
 import os
+import platform
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bayes_mdp
@@ -17,6 +24,7 @@ from bayes_mdp.cli.options import check_inputs
 
 if TYPE_CHECKING:
     from bayes_mdp.cli.options import Commands
+
 
 ERRORS = (ValueError, TypeError, OSError, ImportError)
 USER_ERROR, INTERRUPTED = 2, 130
@@ -52,7 +60,6 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
-        from bayes_mdp.cli.compilation_cache import keep_compiled_programs
 
         keep_compiled_programs()
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
@@ -141,3 +148,68 @@ def _add_pointer(commands: "Commands", name: str, program: str) -> None:
     parser = commands.add_parser(name, prefix_chars="\0", add_help=False)
     parser.add_argument("words", nargs="*")
     parser.set_defaults(command=refuse, resumes=False)
+
+
+VARIABLE = "BAYES_MDP_CACHE"
+"""A folder, or "off"."""
+LARGEST = 2**30
+"""Bytes that are kept; the programs that were used least recently go first."""
+SECONDS = 0.0
+"""Programs that compile in less are not kept: all are, 400 of them take 4 MB."""
+_FOLDER, _LEAST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+_CPU = Path("/proc/cpuinfo")
+
+
+def keep_compiled_programs() -> Path | None:
+    """Switch JAX's compilation cache on for this process, before JAX is loaded; returns the folder.
+
+    None: it is switched off, the user has set JAX's own variable, JAX is loaded already, or nothing can be written.
+    """
+    setting = os.environ.get(VARIABLE, "")
+    if setting == "off" or _FOLDER in os.environ or "jax" in sys.modules:
+        return None
+    folder = _user_folder(setting) / _processor()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    trim(folder, LARGEST)
+    os.environ[_FOLDER] = str(folder)
+    os.environ.setdefault(_LEAST, str(SECONDS))
+    return folder
+
+
+def trim(folder: Path, largest: int) -> None:
+    """Remove the files that were used least recently until the rest has at most `largest` bytes."""
+    entries = []
+    for path in folder.iterdir():
+        # Another command may remove the same file: what is gone needs no removal.
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            entries.append((max(status.st_atime, status.st_mtime), status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= largest:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
+
+
+def _user_folder(given: str) -> Path:
+    if given:
+        return Path(given)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("bayes_mdp", appauthor=False))
+
+
+def _processor() -> str:
+    """A name for what machine code this processor can run."""
+    features = ""
+    with contextlib.suppress(OSError):
+        features = next((line for line in _CPU.read_text().splitlines() if line.startswith(("flags", "Features"))), "")
+    text = f"{platform.system()} {platform.machine()} {platform.processor()} {features}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
