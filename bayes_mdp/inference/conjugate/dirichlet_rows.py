@@ -1,8 +1,8 @@
 """`DirichletRows`: the belief about the transition probabilities, as plain arrays.
 
 The rows of the law, one for each (step,) state and action, over O outcomes, select elements of M independent Dirichlet
-*site rows*: rows that share parameters share a site row, a known support omits columns, known rows have none. And
-the expected information of one more transition about them.
+*site rows*: rows that share parameters share a site row, a known support omits columns, known rows have none. After
+them: the expected information of one more transition about them.
 
 The variances of one Bellman backup, r + discount V(next state), under such rows and conjugate rewards come last: first
 of one row (the factor of the uncertainty Bellman equation, the variance of p . values), then of the backup. `values` is
