@@ -6,11 +6,12 @@ given size); `next_experiment` ranks what could be tried next. All are in the un
 
 from bayes_mdp.decisions.information.gain_over_plan import PolicyStudy
 from bayes_mdp.decisions.information.next_experiment import next_experiment
-from bayes_mdp.decisions.information.perfect_knowledge import evpi, evppi
-from bayes_mdp.decisions.information.sample_information import (
+from bayes_mdp.decisions.information.site_information import (
     Study,
     StudyEconomics,
     discounted_population,
+    evpi,
+    evppi,
     evsi,
     net_benefit_of_sampling,
 )

@@ -28,7 +28,7 @@ from bayes_mdp.decisions.choosing.policy_set import PolicyLimits, best_in, polic
 from bayes_mdp.envs.sepsis import ICUSepsis
 from bayes_mdp.inference import Gibbs, fit_for
 from bayes_mdp.inference.compiled_fit import Fit
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp.data.log_split import returns_of
 from bayes_mdp.numerics.array_forms import to_float64
 

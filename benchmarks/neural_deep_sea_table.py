@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bayes_mdp.envs.papers.deep_sea import COST
+from bayes_mdp.envs.papers.chain_mdps import COST
 from bayes_mdp.experiments.rollout.execute import first_visit, time_to_solve
 
 BATCH, STEPS, LAG, REPLAY, STARTS = 128, 4, 4, 50_000, 16  # as `DeepUBE` and `neural_deep_sea.py` have them

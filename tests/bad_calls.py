@@ -876,7 +876,7 @@ CALLS = [
         },
     ),
     Call("envs.racetrack_space", {}, {"track": [3, None, "nosuch"], "max_speed": MAYBE_COUNT, "crash": WORD}),
-    Call("envs.papers.deep_sea.reachable", {"size": value(3)}, {"size": COUNT}),
+    Call("envs.papers.chain_mdps.reachable", {"size": value(3)}, {"size": COUNT}),
     Call(
         "envs.read_track",
         {"source": value("corner")},

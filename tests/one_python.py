@@ -12,7 +12,6 @@ FOLDERS = (
     "decisions/information",
     "inference/conjugate",
     "inference/families",
-    "inference/pooled",
     "inference/value",
     "planning",
 )

@@ -149,10 +149,10 @@ FAULTS = [
     ),
     Fault(
         "pooled-own",
-        "inference/pooled/pooled_gibbs.py",
+        "inference/pooled_posterior.py",
         "moved[numbers, numbers] = 0",
         "moved[numbers, numbers] = stayed",
-        "inference/pooled/test_pooled_gibbs.py inference/pooled/test_pooled_posterior.py",
+        "inference/test_pooled_gibbs.py inference/test_pooled_posterior.py",
         "counts of staying counted as moves too",
     ),
     # inference: draws and integrals
@@ -190,7 +190,7 @@ FAULTS = [
     ),
     Fault(
         "bridge-half",
-        "inference/model_evidence/bridge.py",
+        "inference/model_evidence.py",
         "- np.log(2.0) - proposal.log_density(standard)",
         "- proposal.log_density(standard)",
         "inference/model_evidence/test_bridge.py",
@@ -198,7 +198,7 @@ FAULTS = [
     ),
     Fault(
         "stick-breaking",
-        "inference/model_evidence/bridge.py",
+        "inference/model_evidence.py",
         "+ jnp.log(number - jnp.arange(number))",
         "+ jnp.log(1 + number - jnp.arange(number))",
         "inference/model_evidence/test_bridge.py",
@@ -419,7 +419,7 @@ FAULTS = [
     ),
     Fault(
         "perfect-knowledge",
-        "decisions/information/perfect_knowledge.py",
+        "decisions/information/site_information.py",
         "gain = benefit.max(1) - benefit[:, best]",
         "gain = benefit.max(1) - benefit.mean(1)",
         "decisions/information/test_value_of_information.py",
@@ -427,7 +427,7 @@ FAULTS = [
     ),
     Fault(
         "population",
-        "decisions/information/sample_information.py",
+        "decisions/information/site_information.py",
         "np.sum((1.0 + rate) ** -np.arange(years))",
         "np.sum((1.0 + rate) ** -np.arange(1, years + 1))",
         "decisions/information/test_value_of_information.py",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bayes_mdp.cli.compilation_cache import keep_compiled_programs, trim
+from bayes_mdp.cli import keep_compiled_programs, trim
 
 LOG = "s,a,r,s2\n0,0,0,1\n1,0,1,0\n0,1,1,1\n"
 LINE = ["fit", "log.csv", "--state", "s", "--action", "a", "--reward", "r", "--next-state", "s2"]

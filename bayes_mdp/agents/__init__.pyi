@@ -36,12 +36,12 @@ from .model_free.tabular_q import OptimisticQ as OptimisticQ
 from .model_free.tabular_q import VarianceBonusQ as VarianceBonusQ
 from .model_free.trial_learning import TDBMA as TDBMA
 from .model_free.trial_learning import SarsaLambda as SarsaLambda
-from .optimism.count_bonus import BEB as BEB
-from .optimism.count_bonus import BOLT as BOLT
-from .optimism.count_bonus import CountBonus as CountBonus
 from .optimism.k_learning import KLearning as KLearning
-from .optimism.mean_plans import EpsilonGreedyMean as EpsilonGreedyMean
-from .optimism.mean_plans import InformationGain as InformationGain
+from .optimism.mean_mdp_plans import BEB as BEB
+from .optimism.mean_mdp_plans import BOLT as BOLT
+from .optimism.mean_mdp_plans import CountBonus as CountBonus
+from .optimism.mean_mdp_plans import EpsilonGreedyMean as EpsilonGreedyMean
+from .optimism.mean_mdp_plans import InformationGain as InformationGain
 from .optimism.optimistic_sampling import BOSS as BOSS
 from .optimism.optimistic_sampling import OPSRL as OPSRL
 from .optimism.optimistic_sampling import BayesUCBVI as BayesUCBVI

@@ -25,9 +25,15 @@ from bayes_mdp.agents.model_free.tabular_q import (
     VarianceBonusQ,
 )
 from bayes_mdp.agents.model_free.trial_learning import TDBMA, SarsaLambda
-from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT, CountBonus
 from bayes_mdp.agents.optimism.k_learning import KLearning
-from bayes_mdp.agents.optimism.mean_plans import EpsilonGreedyMean, InformationGain, RegularisedIDS
+from bayes_mdp.agents.optimism.mean_mdp_plans import (
+    BEB,
+    BOLT,
+    CountBonus,
+    EpsilonGreedyMean,
+    InformationGain,
+    RegularisedIDS,
+)
 from bayes_mdp.agents.optimism.optimistic_sampling import BOSS, OPSRL, BayesUCBVI
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float, PRNGKeyArray
 
     from bayes_mdp.decisions import Budget
-    from bayes_mdp.decisions.information.sample_information import Study
+    from bayes_mdp.decisions.information.site_information import Study
     from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
     from bayes_mdp.decisions.strategies.decision_model import DecisionModel
     from bayes_mdp.inference.draws.given_draws import GivenDraws

@@ -6,7 +6,7 @@ from .behaviour import behaviour_policy as behaviour_policy
 from .behaviour import greedy as greedy
 from .choosing.budgets import budget_plan as budget_plan
 from .choosing.budgets import pareto_front as pareto_front
-from .choosing.certificates import scenario_draws as scenario_draws
+from .choosing.budgets import scenario_draws as scenario_draws
 from .choosing.choose import choose as choose
 from .choosing.criteria import CVaR as CVaR
 from .choosing.criteria import ExpectedValue as ExpectedValue

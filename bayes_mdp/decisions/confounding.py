@@ -34,7 +34,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.planning.extreme_rows import least_rows
+from bayes_mdp.planning.extended_mdp import least_rows
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealScalar
 from bayes_mdp.utils.validation import (
     as_real,

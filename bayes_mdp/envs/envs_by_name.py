@@ -3,18 +3,20 @@
 from bayes_mdp.envs.observed.classic_control import cartpole, mountain_car
 from bayes_mdp.envs.observed.one_hot_observations import deep_sea_observed, deep_sea_stochastic_observed
 from bayes_mdp.envs.papers.chain_mdps import (
+    bsuite_deep_sea,
     chain,
+    deep_sea,
     deep_sea_continuing,
+    loop,
     osband_chain,
     riverswim,
     riverswim_episodic,
+    six_arms,
     two_action_chain,
+    wide_narrow,
 )
-from bayes_mdp.envs.papers.deep_sea import bsuite_deep_sea, deep_sea
-from bayes_mdp.envs.papers.loop_mdps import loop, six_arms, wide_narrow
-from bayes_mdp.envs.papers.mail_robot import mail_robot
 from bayes_mdp.envs.papers.mazes import flag_maze, maze_with_subgoals, seven_rooms, slippery_grid
-from bayes_mdp.envs.papers.racetrack import racetrack
+from bayes_mdp.envs.papers.racetrack import mail_robot, racetrack
 from bayes_mdp.envs.papers.random_mdps import garnet, prior_mdp
 from bayes_mdp.envs.sepsis import icu_sepsis
 

@@ -13,8 +13,8 @@ from .explanation import explain as explain
 from .factorised.factorised_posterior import FactorisedPosterior as FactorisedPosterior
 from .mixtures import log_predictive as log_predictive
 from .mixtures import mixture as mixture
-from .model_evidence.bayes_factors import bayes_factors as bayes_factors
-from .model_evidence.evidence import evidence as evidence
+from .model_evidence import bayes_factors as bayes_factors
+from .model_evidence import evidence as evidence
 from .route import fit_for as fit_for
 from .route import infer as infer
 from .sampled.sampled_posterior import SampledPosterior as SampledPosterior

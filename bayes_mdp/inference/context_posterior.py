@@ -40,7 +40,7 @@ from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
-from bayes_mdp.models.regression_rows import RowLaw, row_laws
+from bayes_mdp.models.regressions import RowLaw, row_laws
 from bayes_mdp.models.reward_laws import reshape_law, tabulate, unwrap
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text

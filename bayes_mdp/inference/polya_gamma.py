@@ -22,7 +22,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size, split_r_hat
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.integrals.row_density import VisitedCells, visited_cells
-from bayes_mdp.models.regression_rows import RowLaw
+from bayes_mdp.models.regressions import RowLaw
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
 

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from bayes_mdp.inference import enumerated
+from bayes_mdp.inference import enumerated, pooled_posterior
 from bayes_mdp.inference.collapsed import collapsed_posterior
 from bayes_mdp.inference.collapsed.collapsed_posterior import COLLAPSED, CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, prove_hierarchy
@@ -43,9 +43,8 @@ from bayes_mdp.inference.draws.chains import HasChains, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.inference.expert_choices import Softmax, prior_with_choices
-from bayes_mdp.inference.factorised import factorise
-from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior
+from bayes_mdp.inference.factorised import factorised_posterior
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior, Factors, prove_factors
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
@@ -53,8 +52,7 @@ from bayes_mdp.inference.families.poisson import GammaBelief
 from bayes_mdp.inference.integrals.importance import MOST_NUMBERS
 from bayes_mdp.inference.integrals.quadrature import MOST_NODES
 from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.inference.pooled import pooled_posterior
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.sampled.sampled_fit import sampled_fit
 from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, StateActionSpace, Transitions
@@ -474,8 +472,8 @@ def find_route(question: Question) -> Route:
         factors = _prove_factors(program)
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
-        fit = factorise.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
-        weighted = by_draws and factorise.allows_weights(factors, sampler)
+        fit = factorised_posterior.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
+        weighted = by_draws and factorised_posterior.allows_weights(factors, sampler)
         return Route(fit, why_not, factors.reward_sites, drawn_by=IMPORTANCE if weighted else "chains")
 
     # In order of preference: no Monte Carlo error, a finite sum, an integral, rewards alone by draws.

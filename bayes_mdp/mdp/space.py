@@ -18,9 +18,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.by_label import ProductLabel, initial_array, initial_labels, policy_array, policy_labels
-from bayes_mdp.mdp.data.folded_log import FoldedLog
+from bayes_mdp.mdp.data.folded_log import FoldedLog, observed_successors
 from bayes_mdp.mdp.data.log_split import first_states
-from bayes_mdp.mdp.data.observed_successors import observed_successors
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.objectives import Episodic, Objective

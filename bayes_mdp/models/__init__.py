@@ -29,8 +29,16 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     known_rewards,
 )
-from bayes_mdp.models.regression_rewards import linear_rewards, logistic_rewards, poisson_rewards
-from bayes_mdp.models.regression_rows import RegressionOptions, hazard_rows, logit_rows, ordinal_rows, stick_rows
+from bayes_mdp.models.regressions import (
+    RegressionOptions,
+    hazard_rows,
+    linear_rewards,
+    logistic_rewards,
+    logit_rows,
+    ordinal_rows,
+    poisson_rewards,
+    stick_rows,
+)
 from bayes_mdp.renamed import with_old_names
 
 __all__ = [

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.planning.extreme_rows import least_rows
+from bayes_mdp.planning.extended_mdp import least_rows
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount

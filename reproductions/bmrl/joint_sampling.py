@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.agents import CovarianceThompson, MonteCarloThompson
-from bayes_mdp.envs.papers.loop_mdps import wide_narrow
+from bayes_mdp.envs.papers.chain_mdps import wide_narrow
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.rollout.regret import optimal_plan
 from bayes_mdp.experiments.run_agent import run

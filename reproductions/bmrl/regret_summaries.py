@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.chain_mdps import LEFT, RIGHT, deep_sea_continuing
-from bayes_mdp.envs.papers.loop_mdps import wide_narrow
+from bayes_mdp.envs.papers.chain_mdps import LEFT, RIGHT, deep_sea_continuing, wide_narrow
 from bayes_mdp.envs.papers.random_mdps import prior_mdp
 from bayes_mdp.experiments.resume import Cells
 from bayes_mdp.mdp import StateActionSpace

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.deep_sea import COST, LEFT, RIGHT, deep_sea
+from bayes_mdp.envs.papers.chain_mdps import COST, LEFT, RIGHT, deep_sea
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.mdp import Episodic
 from reproductions.reproduction import Reproduction, Row

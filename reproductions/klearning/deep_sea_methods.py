@@ -19,14 +19,13 @@ from jaxtyping import Bool, PRNGKeyArray
 from bayes_mdp.agents.model_free.episodic_q import UCBH
 from bayes_mdp.agents.model_free.soft_q import SoftQ, SoftQMean
 from bayes_mdp.agents.model_free.tabular_q import EpsilonGreedyQ
-from bayes_mdp.agents.optimism.count_bonus import BEB, BOLT
 from bayes_mdp.agents.optimism.k_learning import KLearning
-from bayes_mdp.agents.optimism.mean_plans import EpsilonGreedyMean
+from bayes_mdp.agents.optimism.mean_mdp_plans import BEB, BOLT, EpsilonGreedyMean
 from bayes_mdp.agents.optimism.ucbvi import UCBVI
 from bayes_mdp.agents.optimism.ucrl2 import UCFH, UCRL2
 from bayes_mdp.agents.psrl import PSRL
 from bayes_mdp.agents.rlsvi import RLSVI
-from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea, reachable
+from bayes_mdp.envs.papers.chain_mdps import RIGHT, deep_sea, reachable
 from bayes_mdp.experiments.run_config import RunConfig, RunOptions
 from bayes_mdp.mdp import Environment, Episodic, StateActionSpace
 

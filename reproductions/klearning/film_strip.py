@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.deep_sea import reachable
+from bayes_mdp.envs.papers.chain_mdps import reachable
 from bayes_mdp.experiments.rollout.execute import first_visit
 from bayes_mdp.utils.validation import check_count, check_key
 from reproductions.klearning.deep_sea_methods import METHODS, case

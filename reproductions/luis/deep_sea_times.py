@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.envs.papers.deep_sea import RIGHT, deep_sea
+from bayes_mdp.envs.papers.chain_mdps import RIGHT, deep_sea
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell, Values
 from bayes_mdp.experiments.rollout.execute import time_to_solve

@@ -13,8 +13,7 @@ Of the bonus methods the paper prints one value, of phase 5. A "nearest" setting
 
 from typing import Any
 
-from bayes_mdp.envs.papers.chain_mdps import chain
-from bayes_mdp.envs.papers.loop_mdps import loop
+from bayes_mdp.envs.papers.chain_mdps import chain, loop
 from bayes_mdp.envs.papers.mazes import flag_maze
 from reproductions.oim.phase_methods import BQL_CONSTANTS, INFINITE, grid
 from reproductions.oim.phases import Published, Task, reproduction

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.agents.model_free.trial_learning import TDBMA, EpisodeLearner, SarsaLambda
-from bayes_mdp.envs.papers.mail_robot import mail_robot
-from bayes_mdp.envs.papers.racetrack import racetrack
+from bayes_mdp.envs.papers.racetrack import mail_robot, racetrack
 from bayes_mdp.experiments.results import half_width
 from bayes_mdp.experiments.resume import Cells, ComputeCell
 from bayes_mdp.experiments.run_agent import run

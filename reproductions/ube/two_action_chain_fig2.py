@@ -1,7 +1,7 @@
 """[UBE18] (O'Donoghue et al. 2018) figure 2: Thompson sampling by variances against a bonus by counts.
 
 The two-action chain of figure 1, played as the two-armed bandit that it is: a pull of the chain is its discounted sum.
-How uncertain each action is after n pulls comes from `ube.solve` and `count_bonus.bonus_values` on the chain itself.
+How uncertain each action is after n pulls comes from `ube.solve` and `mean_mdp_plans.bonus_values` on the chain itself.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.optimism import count_bonus
+from bayes_mdp.agents.optimism import mean_mdp_plans
 from bayes_mdp.agents.value_uncertainty import ube
 from bayes_mdp.envs import two_action_chain
 from bayes_mdp.experiments.results import half_width
@@ -85,8 +85,8 @@ def unit_spreads(depth: int = 100) -> Float[np.ndarray, "2 2"]:
     @jax.jit
     def of_root(posterior: Any) -> Array:
         mean = posterior.mean_mdp()
-        local = count_bonus.local_bonus(mean, posterior.visit_counts(), objective, reward_sd=law.scale)
-        bonus = count_bonus.bonus_values(mean, local, policy, objective)
+        local = mean_mdp_plans.local_bonus(mean, posterior.visit_counts(), objective, reward_sd=law.scale)
+        bonus = mean_mdp_plans.bonus_values(mean, local, policy, objective)
         return jnp.stack([ube.solve(posterior, policy, objective).q_sd[0], bonus.q[0]])
 
     found = np.asarray(of_root(posterior))

@@ -7,7 +7,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.mdp import Log
-from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
+from tests.inference.hospitals import N_ACTIONS, N_STATES, hospital, stays
 
 KEY = jax.random.key(0)
 OBJECTIVE = bm.FirstExit()

@@ -23,7 +23,7 @@ from bayes_mdp.inference.families.exponential import GammaExponentialBelief
 from bayes_mdp.inference.families.geometric import BetaGeometricBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
 from bayes_mdp.inference.families.poisson import GammaBelief
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.mdp import Discounted, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanCountPrior, PriorWeight, describe_weight
 from bayes_mdp.numerics.array_forms import to_float64

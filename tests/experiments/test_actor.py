@@ -12,7 +12,7 @@ import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, Boltzmann, EpsilonGreedy, EpsilonGreedyQ, Greedy, SarsaLambda
 from bayes_mdp.agents.common.replan import EverySteps, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
-from bayes_mdp.experiments import actor_programs
+from bayes_mdp.experiments import actor as actor_module
 from bayes_mdp.experiments.actor import Actor
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.utils.typing import ArrayLike
@@ -207,10 +207,10 @@ def test_every_episode_of_any_environment_is_planned_for_once():
 def test_actors_share_what_is_compiled():
     """Another key, another discount: nothing is traced again."""
     _walk(_actor(), 12, np.random.default_rng(0))
-    before = actor_programs.programs.cache_info().misses
+    before = actor_module.programs.cache_info().misses
     other = _actor(key=jax.random.key(5), objective=Discounted(0.5))
     _walk(other, 12, np.random.default_rng(0))
-    assert actor_programs.programs.cache_info().misses == before
+    assert actor_module.programs.cache_info().misses == before
     assert other._core is not None
     plan: Any = other._core._programs.plan
     assert plan._cache_size() == 1

@@ -11,7 +11,7 @@ import pytest
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ, Geometric
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import RunOptions, run
-from bayes_mdp.experiments.actor_programs import ActorCore
+from bayes_mdp.experiments.actor import ActorCore
 from bayes_mdp.experiments.results import load_result
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, NormalReward, StateActionSpace
 from bayes_mdp.plots import plot_regret

@@ -10,7 +10,7 @@ from numpyro import handlers
 
 import bayes_mdp as bm
 from bayes_mdp.models.partial_pooling import pooled_outcomes, state_rows
-from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital
+from tests.inference.hospitals import N_ACTIONS, N_STATES, hospital
 
 KEY = jax.random.key(0)
 

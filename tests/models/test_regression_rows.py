@@ -20,7 +20,7 @@ from bayes_mdp.inference.context_posterior import about_mode, look_at, side_by_s
 from bayes_mdp.inference.integrals.mode_draws import TracedDensity, find_mode
 from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.models import RegressionOptions, hazard_rows, logit_rows, ordinal_rows, stick_rows
-from bayes_mdp.models.regression_rows import row_laws
+from bayes_mdp.models.regressions import row_laws
 from tests.subjects import SHARED, clinic_log, golden, needs_clinic
 
 FLAT = dist.Normal(0.0, 1e7)
@@ -316,7 +316,7 @@ def test_maximum_likelihood_of_grades_is_that_of_statsmodels(monkeypatch):
 
     # The prior of the cuts is made flat.
     wide = dist.Normal
-    monkeypatch.setattr("bayes_mdp.models.regression_rows.CUTS", wide(0.0, 1e7))
+    monkeypatch.setattr("bayes_mdp.models.regressions.CUTS", wide(0.0, 1e7))
     likelihood, sites = most_likely(grades, space, log)
     assert likelihood == pytest.approx(golden()["ordinal", "loglik"], abs=1e-7)
     names = [golden()["ordinal", name] for name in ("grade", "load", "action")]

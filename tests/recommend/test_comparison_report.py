@@ -13,7 +13,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.recommend import write_report
-from bayes_mdp.recommend.comparison_report import gains_section
+from bayes_mdp.recommend.report import gains_section
 from tests.envs.logs.random_logs import fold_log
 from tests.recommend.test_report import check, read
 

@@ -308,7 +308,7 @@ def test_bad_arguments_are_refused(changes, kind, message):
 def test_where_the_log_has_returns_values_are_anchored_too(tmp_path):
     """The baseline at the mean return, the chosen policy its gain above; under their own name, in text and page."""
     from bayes_mdp.recommend import write_report
-    from tests.inference.pooled.hospitals import hospital, stays
+    from tests.inference.hospitals import hospital, stays
 
     log = stays(400)
     pays = np.zeros((5, 2)) + np.eye(5)[4][:, None]

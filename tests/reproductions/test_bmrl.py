@@ -9,7 +9,7 @@ import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.agents import EpsilonGreedyQ
-from bayes_mdp.envs.papers.loop_mdps import wide_narrow
+from bayes_mdp.envs.papers.chain_mdps import wide_narrow
 from bayes_mdp.experiments.run_config import RunOptions
 from bayes_mdp.mdp import Discounted
 from reproductions.bmrl import published_regret as published

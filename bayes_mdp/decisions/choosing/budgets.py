@@ -9,12 +9,17 @@ Over a posterior the occupancies differ from draw to draw and share the policy a
 `search_within_budgets` therefore searches along one line: the program of the mean MDP with budgets that are tightened
 by m standard deviations of their costs, m as small as draws of the search allow. That is a heuristic; what it leads to
 is judged in fresh draws (`spending_of`): an upper limit of the probability of more than the budget, by draws that chose
-nothing (`certificates`). `pareto_front` shows value against budget. Host-side.
+nothing. `pareto_front` shows value against budget. Host-side.
+
+Those limits, first, are of Clopper and Pearson (1934): they hold for independent draws that chose nothing. Draws of
+chains repeat each other, picks from weighted draws fall on the heavy ones again and again: they count as the
+independent draws that they are worth (`independent_draws`), which makes the limit approximate. `scenario_draws` is for
+linear programs that keep their constraints in all of the draws that chose.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -23,14 +28,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy import sparse
 from scipy.optimize import linprog
+from scipy.stats import beta, binom
 
-from bayes_mdp.decisions.choosing.certificates import (
-    CERTAIN,
-    independent_draws,
-    limit_of_share,
-    most_in_search,
-    most_over,
-)
 from bayes_mdp.decisions.choosing.criteria import no_worse
 from bayes_mdp.decisions.choosing.policy_search import Found
 from bayes_mdp.decisions.choosing.policy_set import Budget, ChooseOptions, PolicyLimits, PolicySet, policy_set
@@ -57,6 +56,7 @@ from bayes_mdp.inference.pair_draws import (
     KnowsWorth,
     ListsMDPs,
     PairRows,
+    effective_number,
     limit_draws,
     pair_draws,
     pairs_of_mdp,
@@ -81,11 +81,141 @@ from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts
-from bayes_mdp.utils.typing import InitialLike, IntScalar
-from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
+from bayes_mdp.utils.typing import InitialLike, IntScalar, RealScalar
+from bayes_mdp.utils.validation import check_count, check_key, check_name, check_number, check_type, described
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+CERTAIN = 0.95
+"""Confidence of the upper limit on the probability of spending more than a budget."""
+LIKELY = 0.9
+"""With this probability a policy that just passes in the draws of the search passes in the fresh ones."""
+
+
+def upper_limit(over: int, number: int, confidence: float = CERTAIN) -> float:
+    """The upper limit of a probability after so many hits in independent draws (Clopper and Pearson 1934).
+
+    Args:
+        over: number of hits.
+        number: of draws.
+        confidence: of the limit.
+    """
+    # Clopper-Pearson: the quantile of Beta(hits + 1, misses).
+    return 1.0 if over >= number else float(beta.ppf(confidence, over + 1, number - over))
+
+
+def limit_of_share(share: float, number: int, confidence: float = CERTAIN) -> float:
+    """`upper_limit` where so many independent draws stand for more of them: the number of hits is rounded up.
+
+    Args:
+        share: of the draws that are hits.
+        number: of independent draws that they are worth.
+        confidence: of the limit.
+    """
+    return upper_limit(int(np.ceil(share * number - 1e-9)), number, confidence)
+
+
+def most_over(number: int, allowed: float, confidence: float = CERTAIN) -> int:
+    """The most draws over a budget that still certify this probability; -1: no number of draws would do.
+
+    Args:
+        number: of draws.
+        allowed: probability of more than the budget.
+        confidence: of the limit.
+    """
+    # Upper limits rise with the number of hits.
+    low, high = -1, number
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if upper_limit(middle, number, confidence) <= allowed else (low, middle)
+    return low
+
+
+@cache
+def most_in_search(number: int, allowed: float) -> int:
+    """Draws over a budget that the search lets a policy have, so that it likely passes in as many fresh ones.
+
+    Args:
+        number: of draws.
+        allowed: probability of more than the budget.
+    """
+    limit = most_over(number, allowed)
+    # From the loosest target down to the first one that likely passes again in fresh draws.
+    for number_over in range(limit, 0, -1):
+        if binom.cdf(limit, number, number_over / number) >= LIKELY:
+            return number_over
+    return 0
+
+
+def independent_draws(
+    belief: object, costs: Float[np.ndarray, " N"], over: Bool[np.ndarray, " N"], allowed: float
+) -> int:
+    """How many independent draws the share of draws over a budget is worth.
+
+    All of them where each is a fresh draw of the posterior. Draws in the order of their chains: the least effective
+    number (by autocorrelation, and the spread among chains) of the costs, of whether they exceed the budget, and of
+    whether they lie in the tail of the allowed probability: where none of the draws exceeds the budget, the tail stands
+    for what was not seen. Draws that were picked at random from chains, or by weights: what is held is worth so many
+    (`KnowsWorth`), and picking adds its own error. Chains are assumed to have mixed, which no draws can show, and
+    weights to be worth as much to the tail as to the mean.
+
+    Args:
+        belief: that was drawn from, as `limit_draws` gave it.
+        costs: in the draws.
+        over: which exceed the budget.
+        allowed: probability of more than the budget.
+    """
+    number = len(costs)
+    if isinstance(belief, HoldsDraws):
+        # Where nothing exceeded the budget the costs tell of autocorrelation only in the middle; the tail counts.
+        tail = costs > np.quantile(costs, 1.0 - allowed)
+        worth = min(effective_number(belief, x.astype(float)) for x in (costs, over, tail))
+    elif isinstance(belief, KnowsWorth):
+        # Picked at random, so that two errors add up: that of what is held, and that of the picking.
+        worth = 1.0 / (1.0 / number + 1.0 / max(belief.worth_of_picks(), 1.0))
+    else:
+        return number
+    # Rounded down: too few draws make the limit too high, never too low.
+    return max(1, min(number, int(worth + 1e-9)))
+
+
+def scenario_draws(variables: IntScalar, allowed: RealScalar, failure: RealScalar) -> int:
+    """How many independent draws a convex program has to keep its constraint in, all of them.
+
+    Its optimum then breaks the constraint with a probability of at most `allowed`, but for draws of a probability of at
+    most `failure` (Campi and Garatti 2008): the least N with P(Binomial(N, allowed) < variables) <= failure. Proven for
+    programs that are convex whatever is drawn. With occupancies as variables that is so where transition rows are known
+    and costs are drawn; where rows are drawn it is not, and held-out draws have to judge (`Budget.probability`).
+
+    Args:
+        variables: of the program, less its equations that are independent: of occupancies S (A - 1).
+        allowed: probability of breaking the constraint, in (0, 1).
+        failure: with which the draws may mislead, in (0, 1).
+
+    Raises:
+        ValueError: no variable, a probability outside (0, 1). TypeError: no such numbers.
+
+    Example:
+        >>> bm.decisions.scenario_draws(4, 0.05, 1e-3)
+        257
+    """
+    check_count("variables", variables)
+    for name, value in (("allowed", allowed), ("failure", failure)):
+        check_number(name, value, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+
+    def enough(number: int) -> bool:
+        return bool(binom.cdf(int(variables) - 1, number, float(allowed)) <= float(failure))
+
+    # The tail falls as the number grows: doubling, then halving.
+    low, high = int(variables) - 1, int(variables)
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 BISECTIONS = 20

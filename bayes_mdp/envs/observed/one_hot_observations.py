@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
 
-from bayes_mdp.envs.papers.deep_sea import COST, action_right
+from bayes_mdp.envs.papers.chain_mdps import COST, action_right
 from bayes_mdp.mdp import Environment, TimeStep
 from bayes_mdp.utils.validation import check_bool, check_count
 

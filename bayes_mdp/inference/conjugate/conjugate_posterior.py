@@ -18,14 +18,21 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8
 
-from bayes_mdp.inference.conjugate import variances
 from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
-from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, expected_information
+from bayes_mdp.inference.conjugate.dirichlet_rows import (
+    DirichletRows,
+    average_over_rows,
+    bellman_variance,
+    dirichlet_factor,
+    expected_information,
+    predictive_variance,
+    row_bound,
+    transition_variance,
+)
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import ComponentPrior, Rewards, SiteDraws, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
-from bayes_mdp.inference.conjugate.variances import dirichlet_factor
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
@@ -511,7 +518,7 @@ class ConjugatePosterior(Fitted):
         # The Bellman backup of V = 0 is the expected reward alone.
         zero = self._discount(np.zeros(self.space.n_states), 0.0)
         rows, rewards = self.transition_probs, self.reward_cells
-        return variances.bellman_variance(rows, rewards, zero, of_cells) if rewards.by_outcome else of_cells
+        return bellman_variance(rows, rewards, zero, of_cells) if rewards.by_outcome else of_cells
 
     @concrete_in_numpy
     def expected_reward_variance(self) -> Pairs:
@@ -522,7 +529,7 @@ class ConjugatePosterior(Fitted):
         Raises:
             ValueError: as `reward_variance`.
         """
-        return variances.average(self.transition_probs, self.reward_cells, self._variance())
+        return average_over_rows(self.transition_probs, self.reward_cells, self._variance())
 
     def _variance(self) -> Float[AnyArray, "*cells"]:
         variance = xp.asarray(self.reward_cells.variance())
@@ -572,7 +579,7 @@ class ConjugatePosterior(Fitted):
             ValueError: as `reward_variance`; not inside a trace: a value that is not finite, a discount outside [0, 1].
         """
         target = self._discount(values, discount)
-        return variances.bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
+        return bellman_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
     @concrete_in_numpy
     def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
@@ -580,7 +587,7 @@ class ConjugatePosterior(Fitted):
 
         Var_pbar(m + discount values) / (c0 + 1), m where it depends on the outcome. Arguments, errors: as there.
         """
-        return variances.transition_variance(self.transition_probs, self.reward_cells, self._discount(values, discount))
+        return transition_variance(self.transition_probs, self.reward_cells, self._discount(values, discount))
 
     @concrete_in_numpy
     def predictive_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
@@ -590,7 +597,7 @@ class ConjugatePosterior(Fitted):
         included. Arguments and errors: as `bellman_variance`.
         """
         target = self._discount(values, discount)
-        return variances.predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
+        return predictive_variance(self.transition_probs, self.reward_cells, target, self._variance())
 
     @concrete_in_numpy
     def row_bound(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
@@ -600,7 +607,7 @@ class ConjugatePosterior(Fitted):
         equation must bound. Arguments: as `bellman_variance`.
         """
         target = self._discount(values, discount if self.rewards_by_outcome else 1.0)
-        return variances.row_bound(self.transition_probs, self.reward_cells, target)
+        return row_bound(self.transition_probs, self.reward_cells, target)
 
     def _discount(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Float[AnyArray, "..."]:
         """discount values, an end target nothing, to be broadcast against rows."""

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import expit
 
-from bayes_mdp.models.regression_rows import RowLaw
+from bayes_mdp.models.regressions import RowLaw
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.utils.memory import check_memory
 

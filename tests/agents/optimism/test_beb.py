@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import BEB
-from bayes_mdp.agents.optimism.count_bonus import exploration_bonus
+from bayes_mdp.agents.optimism.mean_mdp_plans import exploration_bonus
 from bayes_mdp.inference.draws.weighted_samples import CountedSamples
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic
 from tests.agents.optimism_problems import LEGAL, A, Belief, H, S, first_plan, legal_only, world

@@ -7,7 +7,7 @@ import pytest
 
 from bayes_mdp.agents import BOLT
 from bayes_mdp.agents.common.mean_model import mean_model, row_variance_factor
-from bayes_mdp.agents.optimism.count_bonus import episodic_values, imaginary_share
+from bayes_mdp.agents.optimism.mean_mdp_plans import episodic_values, imaginary_share
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic
 from tests.agents.optimism_problems import LEGAL, A, Belief, H, S, first_plan, legal_only, world
 

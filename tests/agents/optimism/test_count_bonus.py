@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents import CountBonus
-from bayes_mdp.agents.optimism.count_bonus import bonus_values, local_bonus
+from bayes_mdp.agents.optimism.mean_mdp_plans import bonus_values, local_bonus
 from bayes_mdp.envs import chain, riverswim, two_action_chain
 from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Environment, Episodic, Problem, StateActionSpace

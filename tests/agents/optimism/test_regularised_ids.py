@@ -11,7 +11,7 @@ from scipy.special import digamma
 import bayes_mdp as bm
 from bayes_mdp.agents import InformationGain
 from bayes_mdp.agents.common.replan import Doubling
-from bayes_mdp.agents.optimism.mean_plans import RegularisedIDS
+from bayes_mdp.agents.optimism.mean_mdp_plans import RegularisedIDS
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.rewards import known_rewards

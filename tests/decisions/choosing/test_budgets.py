@@ -16,13 +16,14 @@ import bayes_mdp.plots
 from bayes_mdp.decisions import Budget, ChooseOptions, PolicyLimits, budget_plan, pareto_front
 from bayes_mdp.decisions.choosing.budgets import (
     ShadowPrice,
+    independent_draws,
+    limit_of_share,
     mean_program,
     read_budgets,
     search_within_budgets,
     shadow_prices,
     spending_of,
 )
-from bayes_mdp.decisions.choosing.certificates import independent_draws, limit_of_share
 from bayes_mdp.decisions.choosing.policy_set import policy_set
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.mdp.abilities import Sizes

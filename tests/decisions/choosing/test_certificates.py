@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from scipy.stats import beta, binom, norm
 
 from bayes_mdp.decisions import scenario_draws
-from bayes_mdp.decisions.choosing.certificates import independent_draws, limit_of_share, most_over, upper_limit
+from bayes_mdp.decisions.choosing.budgets import independent_draws, limit_of_share, most_over, upper_limit
 
 
 def test_the_limit_is_clopper_and_pearsons(x64):

@@ -16,7 +16,7 @@ import pytest
 import scipy.stats
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.information.perfect_knowledge import _fit_ridge, _spline_columns
+from bayes_mdp.decisions.information.site_information import _fit_ridge, _spline_columns
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.verdict import Verdict

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import SIMULATED, mail_robot
-from bayes_mdp.envs.papers.mail_robot import MailRobot, RobotState
+from bayes_mdp.envs.papers.racetrack import MailRobot, RobotState
 from bayes_mdp.mdp import SimulatedEnvironment
 
 pytestmark = pytest.mark.numerics

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.envs import ENVS, chain, deep_sea, deep_sea_continuing, riverswim, riverswim_episodic
-from bayes_mdp.envs.papers.deep_sea import reachable
+from bayes_mdp.envs.papers.chain_mdps import reachable
 from bayes_mdp.mdp import SparseMDP
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 import bayes_mdp as bm
 from bayes_mdp.envs import ENVS, chain, deep_sea, garnet, osband_chain, prior_mdp, riverswim, two_action_chain
 from bayes_mdp.envs import wide_narrow as wide
-from bayes_mdp.experiments.plots import environment_graph
+from bayes_mdp.experiments.plots import plot_environment
 from bayes_mdp.mdp import MDP, Environment, NormalReward, Picture, SparseMDP
 from bayes_mdp.plots import plot_env, plot_trajectory
 
@@ -63,7 +63,7 @@ def drawn(axes, n_actions):
     circles = np.array([circle.center for circle in parts(axes, Circle)])
     squares = np.array([s.get_center() for s in parts(axes, Rectangle)]).reshape(-1, 2)
     nodes = np.concatenate([circles, squares])
-    colors = [to_hex(color) for color in environment_graph.colors_of(n_actions)]
+    colors = [to_hex(color) for color in plot_environment.colors_of(n_actions)]
     found = []
     for arrow in parts(axes, FancyArrowPatch):
         path: Any = arrow._path_original
@@ -158,7 +158,7 @@ def test_many_states_are_dots_and_lines(monkeypatch):
     lines, dots = axes.collections[:2]
     assert not axes.texts and not axes.patches
     assert len(lines.get_segments()) == 40 * 2 * 3 and len(dots.get_offsets()) == 40
-    monkeypatch.setattr(environment_graph, "MOST_LINES", 100)
+    monkeypatch.setattr(plot_environment, "MOST_LINES", 100)
     axes = plot_env(env).axes[0]
     assert len(axes.collections[0].get_segments()) == 100
     assert axes.get_title() == "garnet_40_2_3_seed_0: the 100 most probable of 240 transitions"

@@ -25,7 +25,7 @@ from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanWeighRewards
 from bayes_mdp.numerics.array_forms import to_float64
 from tests.calibration.beliefs import collapsed, sampled
-from tests.inference.pooled.hospitals import hospital, stays
+from tests.inference.hospitals import hospital, stays
 
 pytestmark = pytest.mark.numerics
 

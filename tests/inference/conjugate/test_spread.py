@@ -4,9 +4,8 @@
 import numpy as np
 import pytest
 
-from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
+from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_factor, dirichlet_rows, expected_square, row_variance
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
-from bayes_mdp.inference.conjugate.variances import dirichlet_factor, expected_square, row_variance
 from bayes_mdp.inference.families.normal import NormalBelief
 
 pytestmark = pytest.mark.numerics

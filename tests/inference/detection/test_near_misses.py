@@ -12,7 +12,7 @@ import pytest
 
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection import detect as detector
-from bayes_mdp.inference.detection import detect_rewards, detect_rows
+from bayes_mdp.inference.detection import detect_rows
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.entries import Symbols
@@ -115,13 +115,13 @@ def absolute_rounding(self, ids, number):
 BROKEN = {
     "cells of one mean may differ in noise": (
         "log-normal: one mean, two noises",
-        detect_rewards,
+        detector,
         "first_index",
         lambda bad: None,
     ),
     "cells of one probability may differ in total_count": (
         "counts: binomial: one probability, two totals",
-        detect_rewards,
+        detector,
         "first_index",
         lambda bad: None,
     ),
@@ -165,6 +165,6 @@ def test_the_judge_sees_a_broken_rule(rule, monkeypatch):
 
 def test_the_certificate_sees_it_too(monkeypatch):
     program = named("log-normal: one mean, two noises")
-    monkeypatch.setattr(detect_rewards, "first_index", lambda bad: None)
+    monkeypatch.setattr(detect, "first_index", lambda bad: None)
     assert closed_form(program, certified=False) is not None
     assert closed_form(program) is None

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 import bayes_mdp as bm
 from bayes_mdp.inference.detection.trace import trace_program
-from bayes_mdp.inference.factorised.factorise import Factors, prove_factors
+from bayes_mdp.inference.factorised.factorised_posterior import Factors, prove_factors
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.models import MDPSpec
 

@@ -20,8 +20,7 @@ from scipy.special import betaln, gammaln, logsumexp
 
 import bayes_mdp as bm
 from bayes_mdp.inference import SamplingWarning
-from bayes_mdp.inference.model_evidence.bayes_factors import BayesFactors, bayes_factors, probability_errors
-from bayes_mdp.inference.model_evidence.bridge import Evidence
+from bayes_mdp.inference.model_evidence import BayesFactors, Evidence, bayes_factors, probability_errors
 from bayes_mdp.models import MDPSpec, dirichlet_bernoulli, dirichlet_normal_gamma
 from tests.inference.model_evidence.evidence_problems import ACTION, COINS, HEAVY, NEXT, SPACE, STATE, data, normal
 

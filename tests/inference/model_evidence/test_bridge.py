@@ -21,8 +21,8 @@ from numpyro.infer.util import log_density
 from scipy import stats
 from scipy.special import betaln, gammaln
 
-from bayes_mdp.inference.model_evidence import bridge
-from bayes_mdp.inference.model_evidence.bridge import bridge_density, bridge_sampling, solve_bridge
+from bayes_mdp.inference import model_evidence as bridge
+from bayes_mdp.inference.model_evidence import bridge_density, bridge_sampling, solve_bridge
 from bayes_mdp.models import SupportedDirichlet
 from bayes_mdp.models.dirichlet_prior import stable_simplex
 

@@ -18,7 +18,7 @@ from scipy.special import gammaln, logsumexp
 import bayes_mdp as bm
 from bayes_mdp.inference import SamplingWarning
 from bayes_mdp.inference.draws.chains import Chains
-from bayes_mdp.inference.model_evidence.evidence import evidence
+from bayes_mdp.inference.model_evidence import evidence
 from bayes_mdp.models import dirichlet_poisson, sticky
 from tests.inference.collapsed_marginals import DATA as SHARED_DATA
 from tests.inference.collapsed_marginals import SPACE as SHARED_SPACE

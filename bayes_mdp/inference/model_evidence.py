@@ -1,4 +1,8 @@
-"""Bridge sampling: the log evidence of a NumPyro program from draws of its posterior, with its Monte Carlo error.
+# pyright: strict, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+"""Log evidences of posteriors of every route (`evidence`), and the Bayes factors of their priors (`bayes_factors`).
+
+Bridge sampling, first: the log evidence of a NumPyro program from draws of its posterior, with its Monte Carlo error.
 
 On the unconstrained scale let p be the density of latent sites and data, r its integral (the evidence), q a normal
 density fitted to one half of the draws. For any function h, r = E_q[p h] / E_{p/r}[q h]; the best h is 1 / (s1 p +
@@ -15,9 +19,11 @@ likelihoods for mixture and Markov switching models using bridge sampling techni
 [BRIDGE17] Gronau et al., *A tutorial on bridge sampling* (autocorrelation; two halves).
 """
 
+import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import equinox as eqx
 import jax
@@ -30,13 +36,18 @@ from numpyro.distributions import biject_to, transforms
 from numpyro.infer.util import potential_energy
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
+from scipy.special import softmax
 
-from bayes_mdp.inference.draws.chains import Model, effective_size, trace_latents
+from bayes_mdp.inference.draws.chains import Chains, Model, SamplingWarning, effective_size, trace_latents
+from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import check_key
+from bayes_mdp.utils.validation import check_key, check_type, described, first_index
 
 
 class Evidence(eqx.Module):
@@ -520,7 +531,7 @@ def unconstrained(model: Model, data: PyTree, values: Sites) -> dict[str, Array]
     return {name: _inverse(biject_to(trace[name]["fn"].support), jnp.asarray(x)) for name, x in values.items()}
 
 
-def _inverse(transform: transforms.Transform, value: Float[Array, "..."]) -> Float[Array, "..."]:
+def _inverse(transform: transforms.Transform[Any], value: Float[Array, "..."]) -> Float[Array, "..."]:
     base = transform
     while isinstance(base, transforms.IndependentTransform):
         base = base.base_transform
@@ -551,3 +562,354 @@ def _in_batches(
         answer = function({name: np.asarray(x)[index] for name, x in sites.items()})
         parts.append({name: np.asarray(x) for name, x in answer.items()})
     return {name: np.concatenate([part[name] for part in parts])[:total] for name in parts[0]}
+
+
+EQUAL_WEIGHTS = 1e-8
+"""Spread of the log weights of draws that is rounding."""
+_LOADED = "posterior was loaded and has no program, expected one from infer"
+
+
+def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
+    """The log marginal likelihood of all data that `posterior` has seen: log p(next states, rewards | states, actions).
+
+    The density is that of the sequence of the data, base measures included, whatever the route; a site that the program
+    holds at a known value, and that tells of no other, does not count. Exact posteriors and
+    mixtures have it in closed form; an integral over hyperparameters, or over what is behind the rewards, states it
+    with its error. Of the others it is estimated from the draws of their chains by bridge sampling, with a standard
+    error (`bridge`): of the hyperparameters alone, or of what is behind the rewards alone, where the
+    rest is in closed form. A problem that was found, of the chains or of the bridge, is a `SamplingWarning` and in
+    `problems`. Host side.
+
+    Args:
+        posterior: as `infer` returns it, or a mixture.
+        key: of the draws from the proposal; None: `jax.random.key(0)`.
+
+    Raises:
+        ValueError: a posterior without chains (by SVI or Laplace, loaded, thinned, after `update` without `refit`);
+            discrete or improper latent sites; a prior with a factor, an observation, a scale or a mask; fewer draws
+            than its dimension needs; data whose density is not known; an estimate that failed (see `bridge_sampling`).
+        TypeError: another posterior; one of partial pooling, whose chains have no density that a bridge could use.
+
+    Example:
+        >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 1)
+        >>> data = bm.Transitions([0] * 4, [0] * 4, [1.0] * 4, [0] * 4)
+        >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
+        >>> print(bm.evidence(posterior))  # four rewards of 1 under a uniform prior: log(1 / 5)
+        log evidence -1.60944 (exact)
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    check_type("posterior", posterior, Fitted, "a posterior as infer returns it, or a mixture")
+    if not posterior.keeps_density:
+        raise TypeError(
+            f"posterior is a {type(posterior).__name__}, whose evidence is not estimated: its Gibbs chains keep no "
+            "density of what they draw; compare priors by held-out data instead (criticise)"
+        )
+    if posterior.is_batch:
+        raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
+    if posterior.lacks_factorials:
+        raise ValueError(_SUMS)
+    with stage("evidence"):
+        estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
+    # Warnings name the caller's line.
+    for problem in estimate.problems:
+        warnings.warn(f"evidence: {problem}", SamplingWarning, stacklevel=2)
+    return estimate
+
+
+_SUMS = (
+    "posterior: the density of its data is not known (Counts of a law that needs every reward), expected one inferred "
+    "from Transitions"
+)
+
+
+def _exact(posterior: Fitted) -> Evidence:
+    value = float(posterior.log_evidence)  # pyright: ignore[reportAttributeAccessIssue] - all in closed form have it
+    if np.isnan(value):
+        raise ValueError(_SUMS)
+    # A closed form is exact; what its rewards complain of is said.
+    part = posterior.exact_part
+    return Evidence(value, problems=() if part is None else tuple(part.reward_cells.problems()))
+
+
+def _estimate(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+    """That of the closed form in it, times an integral, or an estimate from chains, of all else."""
+    integration = posterior.integration
+    # An integral that states its error is taken; else the chains are asked.
+    if integration is not None and np.isfinite(integration.error):
+        estimate = _integrate(integration, posterior)
+    else:
+        estimate = _bridge(key, posterior)
+    part = posterior.exact_part
+    return (
+        # log p(data) = log p(outcomes) + log p(rewards | ...), rows and rewards being independent.
+        estimate if part is None else replace(estimate, log_evidence=float(part.log_evidence) + estimate.log_evidence)
+    )
+
+
+def _integrate(integration: Integration, posterior: Fitted) -> Evidence:
+    """That of an integral over what has no closed form.
+
+    Raises:
+        ValueError: the prior has no normalising constant that is known.
+    """
+    value = float(integration.log_evidence)
+    _refuse_bent(posterior.is_bent or not np.isfinite(value))
+    error, effective = float(integration.error), float(integration.effective)
+    number = np.asarray(posterior.log_weights).size
+    # Of a closed form of the rows, what is integrated over is behind the rewards: by importance sampling.
+    method = posterior.method if posterior.exact_part is None else "importance"
+    return Evidence(value, error, method, integration.numbers, number, effective)
+
+
+def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
+    """The estimate by bridge sampling, with what is wrong with the chains as well."""
+    if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
+        raise ValueError(_LOADED)
+    _refuse_bent(posterior.is_bent)
+    if not np.asarray(posterior.visit_counts()).any() and not posterior.num_rewards_observed():
+        return Evidence(0.0)  # it has seen nothing, which is certain under every prior
+    model, data = posterior.density_of_draws()
+    sites = posterior.site_draws
+    try:
+        # What more draws would not help comes first.
+        with jax.enable_x64(True):
+            check_sites(model, jax.tree.map(np.array, data))
+        chains = _chains(posterior.chains, sites, np.asarray(posterior.log_weights))
+        estimate = bridge_sampling(key, model, data, {name: chains.draws[name] for name in sites})
+    except ValueError as error:
+        raise ValueError(f"posterior: {error}") from error
+    # What the prior observes and tells of nothing is no part of the data.
+    value = estimate.log_evidence - posterior.log_constant
+    return replace(estimate, log_evidence=value, problems=(*chains.problems(), *estimate.problems))
+
+
+def _chains(chains: Chains | None, sites: Mapping[str, AnyArray], log_weights: AnyArray) -> Chains:
+    """The chains whose draws these are.
+
+    Raises:
+        ValueError: the draws have weights of their own, or there are no chains behind them.
+    """
+    weights = np.asarray(log_weights, np.float64)
+    # Draws with weights are no sample of the posterior that bridges could use.
+    if not np.ptp(weights) <= EQUAL_WEIGHTS:
+        raise ValueError(
+            "it has learnt since its chains were run (the weights of its draws differ), expected draws of the "
+            "posterior itself: call refit(key) first"
+        )
+    if chains is None or not chains.are_those_of(sites, len(weights)):
+        raise ValueError(
+            "there are no chains behind its draws (they are of the prior, thinned or moved), expected one from "
+            "infer(key, prior, data, space=space) with all of the data"
+        )
+    return chains
+
+
+def _refuse_bent(is_bent: bool) -> None:
+    if is_bent:
+        raise ValueError(
+            "prior: a factor, an observation, a scale or a mask bends its density, whose normalising constant is not "
+            "known, expected a prior of sample sites alone"
+        )
+
+
+SAME = 1e-6
+"""Relative difference of two counts that is rounding (of float32)."""
+
+
+class LogBayesFactor(NamedTuple):
+    """Log evidence of one prior minus that of another, in nats, and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+class BayesFactors(eqx.Module):
+    """Priors compared on the same data; `print` shows a table, the largest evidence first.
+
+    Args:
+        evidences: name -> `Evidence`.
+        probabilities: name -> posterior probability of the prior, all of them equally probable before the data.
+        probability_errors: name -> standard error of that (to first order).
+        not_estimated: name -> why the evidence of this prior could not be estimated; it is in none of the others.
+    """
+
+    evidences: dict[str, Evidence]
+    probabilities: dict[str, float]
+    probability_errors: dict[str, float]
+    not_estimated: dict[str, str] = eqx.field(default_factory=dict)
+
+    def log_bayes_factor(self, first: str, second: str) -> LogBayesFactor:
+        """The log Bayes factor of `first` over `second`; the errors of the two evidences are independent.
+
+        Raises:
+            ValueError: a name that is none of the posteriors, or whose evidence could not be estimated.
+        """
+        for argument, name in (("first", first), ("second", second)):
+            if name in self.not_estimated:
+                raise ValueError(f"{argument} is {name!r}, whose evidence is not estimated: {self.not_estimated[name]}")
+            if name not in self.evidences:
+                known = ", ".join(map(repr, self.evidences))
+                raise ValueError(f"{argument} is {described(name)}, expected one of {known}")
+        # A prior against itself: no error, although each estimate has one.
+        if first == second:
+            return LogBayesFactor(0.0, 0.0)
+        numerator, denominator = self.evidences[first], self.evidences[second]
+        # Independent estimates: errors add in squares.
+        error = float(np.hypot(numerator.standard_error, denominator.standard_error))
+        return LogBayesFactor(numerator.log_evidence - denominator.log_evidence, error)
+
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
+        """The table, and what is unreliable in it."""
+        order = sorted(self.evidences, key=lambda name: -self.evidences[name].log_evidence)
+        rows = []
+        for name in order:
+            estimate, factor = self.evidences[name], self.log_bayes_factor(name, order[0])
+            rows.append(
+                (
+                    name,
+                    f"{estimate.log_evidence:.3f}",
+                    f"{estimate.standard_error:.2g}",
+                    f"{factor.value:.3f}",
+                    f"{factor.standard_error:.2g}",
+                    f"{self.probabilities[name]:.4g}",
+                    f"{self.probability_errors[name]:.2g}",
+                )
+            )
+        notes = [f"{name}: unreliable: {x}" for name in order for x in self.evidences[name].problems]
+        notes += [f"{name}: not estimated: {why}" for name, why in self.not_estimated.items()]
+        if self.not_estimated:
+            notes.append("Probabilities are among the priors whose evidence is there.")
+        head = ("prior", "log evidence", "error", "log Bayes factor", "error", "probability", "error")
+        return Section(
+            "Priors compared on the same data, all equally probable before them (nats)", [Table(head, rows), *notes]
+        )
+
+
+def bayes_factors(posteriors: Mapping[str, Fitted], key: PRNGKeyArray | None = None) -> BayesFactors:
+    """Compare priors by the evidence of the data that their posteriors have seen ([BF95] Kass and Raftery 1995).
+
+    A Bayes factor compares the priors as they stand: a vaguer prior on the same sites has a smaller evidence. All must
+    speak of the same data, and give a density of the same kind to the rewards. A prior whose evidence cannot be
+    estimated is left out, with the reason (`BayesFactors.not_estimated`) and a `SamplingWarning`, where at least two
+    are left. Host side.
+
+    Args:
+        posteriors: name -> posterior, at least two; what `evidence` takes.
+        key: folded with the place of a posterior; None: `jax.random.key(0)`.
+
+    Returns:
+        The evidence of every prior, and its probability where all are equally probable before the data.
+
+    Raises:
+        ValueError: fewer than two posteriors; posteriors of different data (as far as counts of visits and rewards show
+            it), or of reward laws of different kinds (known, discrete, continuous); fewer than two evidences can be
+            estimated: as `evidence`, with the name.
+        TypeError: likewise.
+
+    Example:
+        >>> data, space = bm.Transitions([0] * 4, [0] * 4, [1.0] * 4, [0] * 4), bm.StateActionSpace(1, 1)
+        >>> open_minded, fair = bm.models.dirichlet_bernoulli(), bm.models.dirichlet_bernoulli(1.0, 1e4, 1e4)
+        >>> posteriors = {
+        ...     "open": bm.infer(jax.random.key(0), open_minded, data, space=space),
+        ...     "fair": bm.infer(jax.random.key(0), fair, data, space=space),
+        ... }
+        >>> factors = bm.inference.bayes_factors(posteriors)  # four rewards of 1: evidence 1/5 against 1/16
+        >>> round(factors.probabilities["open"], 2)
+        0.76
+    """
+    key = jax.random.key(0) if key is None else key
+    check_key("key", key)
+    if not isinstance(posteriors, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller may err
+        raise TypeError(f"posteriors is {described(posteriors)}, expected name -> posterior")
+    if len(posteriors) < 2:
+        raise ValueError(f"posteriors holds {len(posteriors)}, expected at least two by their names")
+    posteriors = {str(name): posterior for name, posterior in posteriors.items()}
+    for name, posterior in posteriors.items():
+        check_type(f"posteriors[{name!r}]", posterior, Fitted, "a posterior as infer returns it")
+        if not posterior.keeps_density:
+            kind = type(posterior).__name__
+            raise TypeError(f"posteriors[{name!r}] is a {kind}, whose evidence is not estimated, expected another one")
+        if posterior.is_batch:
+            raise ValueError(f"posteriors[{name!r}] is a batch, expected one posterior")
+    # Each against the first: sameness is transitive.
+    first = next(iter(posteriors))
+    for name in list(posteriors)[1:]:
+        _require_same_data(first, posteriors[first], name, posteriors[name])
+    evidences: dict[str, Evidence] = {}
+    failed: dict[str, ValueError] = {}
+    # Keys by place: an added prior changes the estimate of none before it.
+    for place, (name, posterior) in enumerate(posteriors.items()):
+        try:
+            evidences[name] = evidence(posterior, jax.random.fold_in(key, place))
+        except ValueError as error:
+            failed[name] = error
+    if len(evidences) < 2:  # nothing is left to compare
+        name, error = next(iter(failed.items()))
+        raise ValueError(f"posteriors[{name!r}]: {error}") from error
+    for name, error in failed.items():
+        warnings.warn(f"posteriors[{name!r}] is left out: {error}", SamplingWarning, stacklevel=2)
+    # Equal prior probabilities: posterior ones are the evidences, normalised (in logs).
+    log_evidence = np.array([evidence_of_prior.log_evidence for evidence_of_prior in evidences.values()])
+    if not np.isfinite(log_evidence).any():
+        raise ValueError("posteriors: the data are impossible under every prior, expected one that allows them")
+    probabilities = softmax(log_evidence)
+    errors = probability_errors(
+        probabilities, np.array([evidence_of_prior.standard_error for evidence_of_prior in evidences.values()])
+    )
+    return BayesFactors(
+        evidences,
+        dict(zip(evidences, map(float, probabilities), strict=True)),
+        dict(zip(evidences, map(float, errors), strict=True)),
+        {name: str(error) for name, error in failed.items()},
+    )
+
+
+def probability_errors(
+    probabilities: Float[np.ndarray, " K"], errors: Float[np.ndarray, " K"]
+) -> Float[np.ndarray, " K"]:
+    """Standard errors of probabilities proportional to the evidences, given those of the log evidences."""
+    # dP_i / d(log evidence_j) = P_i (1[i = j] - P_j).
+    slopes = probabilities[:, None] * (np.eye(len(probabilities)) - probabilities)
+    # To first order, the errors of the log evidences independent: sqrt(sum_j slope^2 error^2).
+    return np.sqrt(slopes**2 @ errors**2)
+
+
+def _require_same_data(one: str, first: Fitted, other: str, second: Fitted) -> None:
+    """Refuse two posteriors whose evidences are no densities of the same data, as far as that can be seen."""
+    names = f"posteriors[{one!r}] and posteriors[{other!r}]"
+    visits = [_visits(posterior) for posterior in (first, second)]
+    if visits[0].shape != visits[1].shape:
+        shapes = " and ".join(str(x.shape) for x in visits)
+        raise ValueError(f"{names} have pairs of shapes {shapes}, expected posteriors of the same data")
+    # Relative and absolute: counts in float32 are rounded.
+    place = first_index(np.abs(visits[0] - visits[1]) > SAME * (1.0 + visits[0]))
+    if place is not None:
+        raise ValueError(
+            f"{names} have seen {visits[0][place]:g} and {visits[1][place]:g} transitions from pair "
+            f"{tuple(int(i) for i in place)}, expected posteriors of the same data"
+        )
+    kinds = [posterior.rewards_are for posterior in (first, second)]
+    numbers = [posterior.num_rewards_observed() for posterior in (first, second)]
+    # Rewards known in one prior and unknown in the other: a density against none.
+    if kinds[0] != kinds[1] and 0.0 not in numbers:
+        raise ValueError(
+            f"{names} have rewards that are {kinds[0]} and {kinds[1]}, whose densities cannot be compared (a "
+            "probability, a density, or none), expected laws of one kind, or data without rewards (reward=None)"
+        )
+    one_number, other_number = numbers
+    if one_number is None or other_number is None:  # rewards that are not learnt from are not counted
+        return
+    if abs(one_number - other_number) > SAME * (1.0 + one_number):
+        raise ValueError(
+            f"{names} have seen {one_number:g} and {other_number:g} rewards, expected posteriors of the same data"
+        )
+
+
+def _visits(posterior: Fitted) -> Float[np.ndarray, "S A"]:
+    """Transitions from every pair of state and action, of all steps: a prior may look at the step or not."""
+    visits = np.asarray(posterior.visit_counts(), np.float64)
+    return visits.sum(0) if visits.ndim == 3 else visits

@@ -10,11 +10,12 @@ from numpyro import handlers
 from scipy.stats import chi2
 
 import bayes_mdp as bm
-from bayes_mdp.inference.pooled import pooled_gibbs
-from bayes_mdp.inference.pooled.pooled_gibbs import PairCounts, draw_chains
-from bayes_mdp.inference.pooled.pooled_posterior import _pair_counts
+from bayes_mdp.inference import pooled_posterior
+from bayes_mdp.inference.pooled_posterior import PairCounts, _pair_counts, draw_chains
 from bayes_mdp.models.partial_pooling import PartialPooling, pooled_outcomes, state_rows
-from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital
+from tests.inference.hospitals import N_ACTIONS, N_STATES, hospital
+
+pytestmark = pytest.mark.numerics
 
 PER_PAIR = 12
 USAGE = np.array([[1.0, 3.0], [0.3, 1.0], [2.0, 0.5], [1.0, 1.0], [1.0, 1.0]])
@@ -80,7 +81,7 @@ def test_draws_are_those_of_the_posterior(key):
 @pytest.mark.slow
 def test_a_broken_sampler_is_caught(key, monkeypatch):
     """The broken twin counts transitions in place of tables: states then look more certain than they are."""
-    monkeypatch.setattr(pooled_gibbs, "table_numbers", lambda rng, counts, concentration: counts)
+    monkeypatch.setattr(pooled_posterior, "table_numbers", lambda rng, counts, concentration: counts)
     assert min(p_value(each) for each in ranks(200, key).values()) < 1e-7
 
 
@@ -95,7 +96,7 @@ def test_rows_of_states_are_those_of_the_program(rng=np.random.default_rng(0)):
     space, program = hospital(), prior()
     groups = pooled_outcomes(space)
     data = PairCounts(np.array([0]), np.zeros(1), np.zeros(1), *(np.zeros(0, np.int64),) * 3)
-    chain = pooled_gibbs._Chain(rng, program, groups, data, N_STATES + 1)
+    chain = pooled_posterior._Chain(rng, program, groups, data, N_STATES + 1)
     levels = {name: level.rows for name, level in chain.levels.items()}
     expected: Float[np.ndarray, "S O"] = np.asarray(state_rows(groups, levels, N_STATES, N_STATES + 1))
     np.testing.assert_allclose(chain.rows, expected[groups.open], rtol=1e-5)
@@ -107,7 +108,7 @@ def test_every_outcome_is_counted_once_at_each_level_that_it_passes(rng=np.rando
     space = hospital()
     groups = pooled_outcomes(space)
     data = PairCounts(np.array([0]), np.zeros(1), np.zeros(1), *(np.zeros(0, np.int64),) * 3)
-    chain = pooled_gibbs._Chain(rng, prior(), groups, data, N_STATES + 1)
+    chain = pooled_posterior._Chain(rng, prior(), groups, data, N_STATES + 1)
     told: dict[str, np.ndarray] = {}
     for name, level in chain.levels.items():
         level.sweep = lambda seen, name=name: told.update({name: seen.copy()})

@@ -11,12 +11,13 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE
-from bayes_mdp.inference import Gibbs, fit_for
-from bayes_mdp.inference.pooled import pooled_gibbs
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
+from bayes_mdp.inference import Gibbs, fit_for, pooled_posterior
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
 from bayes_mdp.inference.summary import table
 from bayes_mdp.mdp import Transitions
-from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
+from tests.inference.hospitals import N_ACTIONS, N_STATES, hospital, stays
+
+pytestmark = pytest.mark.numerics
 
 KEY = jax.random.key(0)
 ROW, LEVEL, PARTICLES = 3.0, 4.0, 40_000
@@ -133,14 +134,14 @@ def test_it_is_that_of_restaurants_seated_one_by_one():
 @pytest.mark.slow
 def test_a_broken_share_is_caught(monkeypatch):
     """The twin counts what was drawn from the states in place of the tables of the level above."""
-    right = pooled_gibbs._Level.by_data
+    right = pooled_posterior._Level.by_data
 
     def wrong(self: Any) -> np.ndarray:
         total, seen, _ = self.of_data
         self.of_data = total, seen, seen.sum(0).astype(float)
         return right(self)
 
-    monkeypatch.setattr(pooled_gibbs._Level, "by_data", wrong)
+    monkeypatch.setattr(pooled_posterior._Level, "by_data", wrong)
     found = np.asarray(posterior_of(logged(SEEN)).prior_share())[:3]
     assert np.abs(found - by_seating()[0]).max() > 0.02
 

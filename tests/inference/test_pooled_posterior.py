@@ -13,8 +13,10 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.inference import Gibbs, fit_for
 from bayes_mdp.inference.mixtures import MixturePosterior
-from bayes_mdp.inference.pooled.pooled_posterior import PooledPosterior
-from tests.inference.pooled.hospitals import N_ACTIONS, N_STATES, hospital, stays
+from bayes_mdp.inference.pooled_posterior import PooledPosterior
+from tests.inference.hospitals import N_ACTIONS, N_STATES, hospital, stays
+
+pytestmark = pytest.mark.numerics
 
 KEY, DRAWS = jax.random.key(0), 6
 REWARD = np.zeros((N_STATES, N_ACTIONS)) + np.eye(N_STATES)[4][:, None]

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, norm
 
-from bayes_mdp.inference.pooled import pooled_gibbs as module
-from bayes_mdp.inference.pooled.pooled_gibbs import slice_step, table_numbers
+from bayes_mdp.inference import pooled_posterior as module
+from bayes_mdp.inference.pooled_posterior import slice_step, table_numbers
+
+pytestmark = pytest.mark.numerics
 
 
 def exact_law(concentration: float, customers: int) -> np.ndarray:

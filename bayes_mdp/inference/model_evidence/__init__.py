@@ -1,1 +1,0 @@
-"""Log evidences of posteriors of every route, and the Bayes factors of their priors."""
