@@ -67,7 +67,7 @@ import lazy_loader
 
 from bayes_mdp.renamed import old_name
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # XLA writes to the screen that a compilation is slow, which a user cannot act upon; what fails is an exception as well.
 # JAX reads this when it is loaded: it counts where this package is imported first, and nobody has set it.

@@ -1,8 +1,10 @@
 """Does `decide` recommend what is better, never what is worse, and say how sure it is? Worlds whose truth is known.
 
-`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [file]`; all defaults of `decide`, the prior among
-them. The file, docs/measured/decide_logs.csv, has a line a log; a run goes on from those that are there, also after it
-was killed, and prints the table (with 0 logs that alone). `benchmarks.decide_grid_picture` puts it into the page.
+`python -m benchmarks.decide_grid [logs] [episodes,...] [family,...] [prior] [file]`; all defaults of `decide`, the
+prior among them unless another one of `PRIORS` is named. The file, docs/measured/decide_logs.csv, has a line a log; a
+run goes on from those that are there, also after it was killed, and prints the table (with 0 logs that alone).
+`benchmarks.decide_grid_picture` puts it into the page. Logs have seeds from `FRESH` on: those of smaller seeds were
+looked at while the rules of `decide` were made.
 Of each log: whether a policy is recommended; whether it is truly worse than what the log did (harm); whether the 90 %
 interval of the candidate's gain, as `decide` widens it, holds the truth, and the posterior's own; the share of the
 possible gain that is realised; whether a check failed, and whether one stopped the decision. `unbiased_test`: a
@@ -30,17 +32,23 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import norm
 
 import bayes_mdp as bm
+from bayes_mdp.models.default_prior import reward_law_of
 from bayes_mdp.recommend.decision import CHOSEN
 
 DISCOUNT, STEPS = 0.95, 30
+FRESH = 1_000
+"""First seed of a cell: its log was looked at by no one before the rules were as they are."""
 LOGS = Path(__file__).parents[1] / "docs" / "measured" / "decide_logs.csv"
 CELL = ["family", "episodes"]
+DEFAULT, FLAT, SPARSE = PRIORS = "default", "flat", "1/S"
+"""Of rows: that of `decide`; Dirichlet of concentration one for each outcome; of total concentration one. Rewards have
+the law of the default prior under all three."""
 CANDIDATE = dict.fromkeys(
     ("better", "coverage", "coverage_decide", "true", "possible", "mean", "sd", "spread", "prob", "fewest"), "float64"
 )
 """What is said of a candidate; empty where there is none."""
 COLUMNS = {
-    **{"family": "str", "episodes": "int64", "seed": "int64", "recommended": "int64", "harm": "int64"},
+    **{"family": "str", "episodes": "int64", "prior": "str", "seed": "int64", "recommended": "int64", "harm": "int64"},
     **{"stopped": "int64", "alarms": "str", "followed": "str", "cpu": "float64", **CANDIDATE},
 }
 """Column of the file -> type. Checks that failed ("none"; empty: not asked) and what was judged again are names joined
@@ -356,15 +364,17 @@ def log_of(world: World, episodes: int, rng: np.random.Generator) -> bm.mdp.Log:
     return bm.read_log(world.columns(episodes, rng), **columns, **ends, **names, missing_reward="ignore")
 
 
-def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
-    """What `decide` says of one log, beside the truth: most of `COLUMNS`."""
+def row(world: World, log: bm.mdp.Log, seed: int, prior: str = DEFAULT) -> dict[str, Any]:
+    """What `decide` says of one log by one of `PRIORS`, beside the truth: most of `COLUMNS`."""
     began = time.process_time()
     space = bm.StateActionSpace.from_log(log)
     if world.legal is not None:
         space = replace(space, legal=world.legal)
+    concentration = {FLAT: 1.0, SPARSE: 1.0 / space.n_outcomes}
+    program: Any = prior if prior == DEFAULT else reward_law_of(log, None)[0](concentration=concentration[prior])
     decision = bm.decide(
         jax.random.key(seed),
-        "default",
+        program,
         log,
         bm.Discounted(DISCOUNT),
         options=bm.recommend.DecideOptions(space=space, initial=world.start),
@@ -396,23 +406,27 @@ def row(world: World, log: bm.mdp.Log, seed: int) -> dict[str, Any]:
     }
 
 
-def main(logs: int, sizes: list[int], families: list[str], path: Path) -> None:
+def main(logs: int, sizes: list[int], families: list[str], prior: str, path: Path) -> None:
     """What `decide` said of each log is kept, so that a run goes on where another one ended; then all cells in a table.
 
     Args:
         logs: of a cell.
         sizes: numbers of episodes.
         families: names of worlds.
+        prior: one of `PRIORS`.
         path: CSV file, a line for each log.
     """
     for family, episodes in itertools.product(families, sizes):
         kept = read_logs(path)
-        done = set(kept["seed"][(kept["family"] == family) & (kept["episodes"] == episodes)])
-        for seed in sorted(set(range(logs)) - done):
+        cell = (kept["family"] == family) & (kept["episodes"] == episodes) & (kept["prior"] == prior)
+        done = set(kept["seed"][cell])
+        for seed in sorted(set(range(FRESH, FRESH + logs)) - done):
             rng = np.random.default_rng([9, episodes, [*FAMILIES].index(family), seed])
             world = FAMILIES[family](rng)
-            add_log(path, {"family": family, "episodes": episodes, **row(world, log_of(world, episodes, rng), seed)})
-    print(table(read_logs(path)).to_string(index=False, float_format="{:.2f}".format))
+            said = row(world, log_of(world, episodes, rng), seed, prior)
+            add_log(path, {"family": family, "episodes": episodes, "prior": prior, **said})
+    every = read_logs(path)
+    print(table(every[every["prior"] == prior]).to_string(index=False, float_format="{:.2f}".format))
 
 
 def add_log(path: Path, said: dict[str, Any]) -> None:
@@ -463,6 +477,6 @@ def summary(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    defaults = ["100", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), str(LOGS)]
-    logs, sizes, families, path = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
-    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), Path(path))
+    defaults = ["200", "20,60", ",".join(each.__name__ for each in ORDINARY[:7]), DEFAULT, str(LOGS)]
+    logs, sizes, families, prior, path = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
+    main(int(logs), [int(x) for x in sizes.split(",")], families.split(","), prior, Path(path))

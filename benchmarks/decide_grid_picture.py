@@ -2,7 +2,7 @@
 
     python -m benchmarks.decide_grid_picture
 
-It writes both tables into the page, and makes docs/images/decide_grid.png. What is told between them is not made.
+It writes the three tables into the page, and makes docs/images/decide_grid.png. What is told between them is not made.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.decide_grid import CELL, LOGS, PLANTED, read_logs, table
+from benchmarks.decide_grid import CELL, DEFAULT, FAMILIES, LOGS, PLANTED, PRIORS, read_logs, table
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "measured" / "decisions.md"
@@ -29,6 +29,7 @@ NAMES = {
 }
 PROMISES = [each.__name__ for each in PLANTED]
 ORDINARY_HEAD = "| worlds, episodes | of the better | "
+PRIORS_HEAD = "| worlds, episodes, logs | "
 PLANTED_HEAD = "| world | recommended | harm | "
 PANELS = {
     "recommended": ("recommended\nof the better", (0.9, 1.0)),
@@ -47,6 +48,7 @@ def name_of(family: str) -> str:
 
 def ordinary_lines(logs: pd.DataFrame) -> list[str]:
     """The table of worlds in which `decide` is to keep its promises, a line a cell."""
+    logs = logs[logs["prior"] == DEFAULT]
     return [
         f"| {name_of(row.family)}, {row.episodes} | {row.recommended:.2f} of {row.better} | {row.unbiased_test:.2f} "
         f"| {row.harm * row.logs:.0f} of {row.logs} | {row.alarm} of {row.asked}, {row.stopped * row.logs:.0f} "
@@ -58,7 +60,7 @@ def ordinary_lines(logs: pd.DataFrame) -> list[str]:
 def planted_lines(logs: pd.DataFrame) -> list[str]:
     """The table of worlds that break a promise, a line a cell."""
     lines = []
-    broken = logs[logs["family"].isin(PROMISES)]
+    broken = logs[logs["family"].isin(PROMISES) & (logs["prior"] == DEFAULT)]
     for (family, _), rows in sorted(broken.groupby(CELL), key=lambda cell: PROMISES.index(cell[0][0])):
         again = rows["followed"].str.split("; ").explode()
         followed = [f"{name} {number}" for name, number in again[again != ""].value_counts().items()]
@@ -69,6 +71,23 @@ def planted_lines(logs: pd.DataFrame) -> list[str]:
             f"| {(asked != 'none').sum()} of {len(asked)} "
             f"| {', '.join(followed)} |"
         )
+    return lines
+
+
+def priors_lines(logs: pd.DataFrame) -> list[str]:
+    """The table of priors: what checks and verdict say of logs that were judged under all of them, a line a cell."""
+    lines = []
+    for (family, episodes), rows in sorted(logs.groupby(CELL), key=lambda cell: [*FAMILIES].index(cell[0][0])):
+        seen = rows.groupby("seed")["prior"].nunique()
+        common = rows[rows["seed"].isin(seen.index[seen == len(PRIORS)])]
+        if common.empty:
+            continue
+        said = []
+        for prior in PRIORS:
+            each = common[common["prior"] == prior]
+            failed = (each["alarms"] != "none").sum()
+            said.append(f"{failed}, {each['stopped'].sum()}, {each['recommended'].sum()}, {each['harm'].sum()}")
+        lines.append(f"| {name_of(family)}, {episodes}, {common['seed'].nunique()} | {' | '.join(said)} |")
     return lines
 
 
@@ -127,8 +146,11 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
 if __name__ == "__main__":
     every = read_logs(LOGS)
-    text = with_table(PAGE.read_text(encoding="utf-8"), ORDINARY_HEAD, ordinary_lines(every))
-    PAGE.write_text(with_table(text, PLANTED_HEAD, planted_lines(every)), encoding="utf-8")
-    ordinary = table(every[~every["family"].isin(PROMISES)])
+    text = PAGE.read_text(encoding="utf-8")
+    made = {ORDINARY_HEAD: ordinary_lines, PRIORS_HEAD: priors_lines, PLANTED_HEAD: planted_lines}
+    for head, lines in made.items():
+        text = with_table(text, head, lines(every))
+    PAGE.write_text(text, encoding="utf-8")
+    ordinary = table(every[~every["family"].isin(PROMISES) & (every["prior"] == DEFAULT)])
     draw(ordinary.to_dict("records"), DOCS / "images" / "decide_grid.png")
     sys.stdout.write("docs/measured/decisions.md, docs/images/decide_grid.png\n")

@@ -24,6 +24,25 @@ ORPHAN = "---\norphan: true\n---\n"
 """The head of a page that is reached by links: the sidebar has packages alone."""
 
 
+TYPES = """Signatures have short names for what many functions take:
+
+| name | what it is |
+|---|---|
+| `Key` | a key of JAX: `jax.random.key(0)` |
+| `Prior` | a NumPyro program, from a space to an `MDPSpec`; those of `bm.models` are such programs |
+| `Objective` | `bm.Discounted`, `bm.Episodic`, `bm.AverageReward` or `bm.FirstExit` |
+| `PolicyLike` | an action for each state, or probabilities, as an array `[S]`, `[S, A]`, `[H, S, A]`; or a `Policy` |
+| `PolicyLabels` | the same by labels: `{"worn": "service"}`, or `{"worn": {"service": 0.9, "run": 0.1}}` |
+| `InitialLike` | where episodes start: probabilities `[S]`, the label of a state, `{label: probability}`, or a log |
+| `ArrayLike` | whatever `np.asarray` reads: an array, a number, nested sequences of numbers |
+| `RealLike`, `RealScalar`, `Scalar` | a number, of Python, NumPy or JAX; `RealLike` may be an array that broadcasts |
+| `IntScalar`, `BoolScalar` | an integer; True or False |
+| `ReplanLike` | when an agent plans: `"episode"`, `"doubling"`, a number of steps, or a function |
+| `Float[Array, 'S A']` | a floating-point array with these axes; `*H` is no axis, or one for the step |
+"""
+"""Of `signatures.NAMES` those that a reader meets."""
+
+
 def write_api_pages(folder: Path) -> None:
     """Write `index.md`, pages of packages and of names; a page that has not changed is left as it is.
 
@@ -57,6 +76,7 @@ def _index(packages: list[str]) -> str:
     ]
     for task in TASKS:
         parts += [f"## {task.title}", task.about, _lines([f"{ROOT}.{name}" for name in task.names])]
+    parts += ["## Types in signatures", TYPES]
     parts += ["## All packages", "```{toctree}\n:maxdepth: 1\n\n" + "\n".join(packages) + "\n```"]
     return "\n\n".join(parts) + "\n"
 

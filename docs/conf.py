@@ -19,6 +19,7 @@ import bibliography_style  # noqa: E402, F401  (registers the style "keys")
 from api_pages import as_rst, cite_keys, write_api_pages  # noqa: E402
 from notebooks import notebooks_to_leave  # noqa: E402
 from search_words import with_search_words  # noqa: E402
+from signatures import use_short_names, without_factories  # noqa: E402
 from stored_pages import write_measured_pages, write_paper_tables  # noqa: E402
 
 import bayes_mdp  # noqa: E402
@@ -89,7 +90,8 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"bayes_mdp {release}"
-html_static_path: list[str] = []
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 html_search_scorer = str(DOCS / "search_scorer.js")
 
 write_api_pages(DOCS / "reference" / "api")
@@ -103,3 +105,5 @@ def setup(app) -> None:
     app.connect("source-read", cite_keys)
     app.connect("source-read", with_search_words)
     app.connect("autodoc-process-docstring", as_rst, priority=100)
+    app.connect("autodoc-process-signature", without_factories)
+    use_short_names()

@@ -81,26 +81,22 @@ class ElementStreams:
             small: rows of which all concentrations may be below `SMALL`: they are drawn by logarithms.
             sparse: rows of which most are near zero beside a large one, see `few_gammas`; None: no row is.
         """
-        rows = np.empty((num, concentration.shape[-1]))
+        rows, width = np.empty((num, concentration.shape[-1])), np.diff(first)
+        regular = bool((width == width[:1]).all())
         for n, generator in enumerate(self._generators):
             columns = slice(first[n], first[n + 1])
-            alpha, size = concentration[..., columns], (num, int(first[n + 1] - first[n]))
+            alpha, size = concentration[..., columns], (num, int(width[n]))
             if small[n]:
                 # By logarithms less their largest, which is never lost.
                 logs = log_gammas(generator, self._boosts[n], alpha, size)
-                rows[:, columns] = np.exp(logs - logs.max(-1, keepdims=True))
+                gammas = np.exp(logs - logs.max(-1, keepdims=True))
             elif sparse is not None and sparse[n]:
-                rows[:, columns] = few_gammas(generator, self._boosts[n], alpha, size)
+                gammas = few_gammas(generator, self._boosts[n], alpha, size)
             else:
-                rows[:, columns] = generator.standard_gamma(alpha, size)
-        if not len(small):
-            return rows
-        width = np.diff(first)
-        if (width == width[0]).all():
-            table = rows.reshape(num, len(small), -1)
-            table /= table.sum(-1, keepdims=True)
-            return rows
-        rows /= np.repeat(np.add.reduceat(rows, first[:-1], axis=-1), width, axis=-1)
+                gammas = generator.standard_gamma(alpha, size)
+            # Divided while they are in the cache. (A sum along an axis and one of a segment differ in rounding.)
+            total = gammas.sum(-1, keepdims=True) if regular else np.add.reduceat(gammas, [0], axis=-1)
+            np.divide(gammas, total, out=rows[:, columns])
         return rows
 
     @staticmethod
@@ -124,10 +120,10 @@ def few_gammas(
     """
     uniform = boost.random(size)
     # 1 - U is as good as U, and log1p(-U) is never infinite.
-    small = np.nonzero(uniform < -np.expm1(-LOWEST * concentration))
-    alpha = np.broadcast_to(concentration, size)[small]
+    few = np.flatnonzero(uniform < -np.expm1(-LOWEST * concentration))
+    alpha = concentration[few % size[-1]] if concentration.ndim == 1 else concentration.ravel()[few]
     values = np.zeros(size)
-    values[small] = generator.standard_gamma(alpha + 1.0) * np.exp(np.log1p(-uniform[small]) / alpha)
+    values.ravel()[few] = generator.standard_gamma(alpha + 1.0) * np.exp(np.log1p(-uniform.ravel()[few]) / alpha)
     return values
 
 

@@ -7,13 +7,18 @@ from benchmarks.decide_grid_picture import (
     ORDINARY_HEAD,
     PAGE,
     PLANTED_HEAD,
+    PRIORS_HEAD,
     ordinary_lines,
     planted_lines,
+    priors_lines,
     with_table,
 )
 
 
-@pytest.mark.parametrize(("head", "lines"), [(ORDINARY_HEAD, ordinary_lines), (PLANTED_HEAD, planted_lines)])
+@pytest.mark.parametrize(
+    ("head", "lines"),
+    [(ORDINARY_HEAD, ordinary_lines), (PRIORS_HEAD, priors_lines), (PLANTED_HEAD, planted_lines)],
+)
 def test_the_page_has_the_tables_of_the_file(head, lines):
     made = lines(read_logs(LOGS))
     assert len(made) >= 4

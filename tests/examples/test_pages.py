@@ -65,6 +65,21 @@ def test_every_python_block_runs_and_prints_what_is_stored(name, workplace):
         assert (workplace / file).is_file() and place.is_file(), f"python tools/page_outputs.py {name}"
 
 
+def test_code_fits_the_width_of_a_page():
+    """80 letters: what the site shows without scrolling. Prose between the blocks may be wider."""
+    wide = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        if "_build" in page.parts or "api" in page.parts:  # the build's own
+            continue
+        language = ""
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            if line.startswith("```"):
+                language = "" if language else line[3:] or "text"
+            elif language.startswith(("python", "{code-cell}", "bash")) and len(line) > 80:
+                wide.append(f"{page.relative_to(ROOT)}:{number}: {line}")
+    assert not wide, "\n".join(wide)
+
+
 def test_outputs_are_stored_below_their_blocks():
     page = "# A\n\n```python\nprint(1)\n```\n\ntext\n\n```python\nx = 1\n```\n\n```bash\nls\n```\n"
     once = with_outputs(page, ["1\n", ""])

@@ -305,19 +305,19 @@ def _fit_ridge(
     # x'x = V diag(root) V'. In the coordinates x V the ridge divides by root + weight.
     root, axes = np.linalg.eigh(x.T @ x)
     rotated = x @ axes
+    # [columns ridges]; rounding may make eigenvalues slightly negative.
+    shrink = 1.0 / (np.maximum(root, 0.0)[:, None] + RIDGES)
+    # Left out, a draw is missed by residual / (1 - leverage) (Allen 1974, PRESS); 1 / n is that of the mean.
+    kept = np.maximum(1.0 - (rotated**2 @ shrink + 1.0 / len(x)), 1e-12)
     answers = []
     for y in targets:
         mean, scale = y.mean(0), np.where(y.std(0) > 0, y.std(0), 1.0)
         # One weight serves all strategies: they are brought to one scale first.
         centred = (y - mean) / scale
         moments, fits = rotated.T @ centred, []
-        for weight in RIDGES:
-            # Rounding may make eigenvalues slightly negative.
-            shrink = 1.0 / (np.maximum(root, 0.0) + weight)
-            fit = rotated @ (shrink[:, None] * moments)
-            # Left out, a draw is missed by residual / (1 - leverage) (Allen 1974, PRESS); 1 / n is that of the mean.
-            leverage = rotated**2 @ shrink + 1.0 / len(y)
-            missed = ((centred - fit) / np.maximum(1.0 - leverage, 1e-12)[:, None]) ** 2
+        for k in range(len(RIDGES)):
+            fit = rotated @ (shrink[:, [k]] * moments)
+            missed = ((centred - fit) / kept[:, [k]]) ** 2
             fits.append((float(missed.mean()), fit))
         # The ridge with the least leave-one-out error, back in the units of y.
         answers.append(mean + scale * min(fits, key=lambda each: each[0])[1])
