@@ -130,6 +130,7 @@ def test_what_only_a_log_has_is_refused(capsys, files, tmp_path):
     bm.save(bm.inference.posterior_samples(mdps), tmp_path / "draws.bmdp")
     refused(capsys, "draws.bmdp holds draws of MDPs without labels", "fit", tmp_path / "draws.bmdp")
     a_log = f"{stored} is a stored posterior, expected a log here"
+    refused(capsys, a_log, "decide", stored, "--horizon", 2)
     refused(capsys, a_log, "update", stored, stored, *COLUMNS, "--save", tmp_path / "q.bmdp")
     refused(capsys, a_log, "calibrate", "dirichlet_normal", "--log", stored, *COLUMNS)
     who = ("--subject", "s", "--action", "a", "--reward", "r", "--agent", "q_learning")

@@ -26,6 +26,7 @@ from bayes_mdp.cli.options import (
     holds_draws,
     labels_of,
     log_of,
+    refuse_posterior_file,
     require_objective,
     save_figure,
     seed,
@@ -179,6 +180,7 @@ def _decide(arguments: argparse.Namespace) -> None:
         raise ValueError("no log is given, expected the name of one, or --draws FILE")
     if arguments.transition is not None:
         raise ValueError("--transition is given with a log, expected --draws FILE")
+    refuse_posterior_file(arguments.log)  # before its columns are asked for: it has none
     require_columns(arguments, [arguments.log])
     check_outputs(arguments, "report", inputs=[arguments.log])
     objective = require_objective(arguments)

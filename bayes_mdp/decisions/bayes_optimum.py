@@ -30,6 +30,7 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
+from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.layout import Section, as_html, as_text
@@ -190,6 +191,8 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
         raise TypeError(
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
+    if space is not None:
+        refuse_contexts(space, "bayes_optimal")
     # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
     return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
 

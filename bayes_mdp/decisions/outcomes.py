@@ -44,9 +44,8 @@ class Outcome:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
         >>> cost = bm.decisions.Outcome([[3.0, 5.0]])
-        >>> value = bm.policy_value(
-        ...     jax.random.key(1), posterior, [1], bm.Episodic(2), num_draws=10, outcomes={"cost": cost}
-        ... )
+        >>> options = bm.decisions.ValueOptions({"cost": cost})
+        >>> value = bm.policy_value(jax.random.key(1), posterior, [1], bm.Episodic(2), num_draws=10, options=options)
         >>> value.outcomes["cost"].mean
         10.0
     """

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.mdp.protocols import CanCountPrior, describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
@@ -156,7 +157,8 @@ def describe_observed(observed: Observed) -> str:
 def check_has_summary(posterior: object) -> None:
     """Raise a TypeError unless it can be summarised."""
     if not hasattr(posterior, "pair_moments"):
-        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+        expected = by_pattern(posterior) or "one as infer returns it, or a mixture"
+        raise TypeError(f"posterior is {described(posterior)}, expected {expected}")
 
 
 def table(posterior: Summarised) -> "pd.DataFrame":

@@ -3,7 +3,7 @@
 `require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief.
 """
 
-from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,6 +25,25 @@ from bayes_mdp.mdp.protocols import (
 )
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.utils.messages import see
+
+
+@runtime_checkable
+class InPatterns(Protocol):
+    """A family of posteriors, one for each pattern of covariates."""
+
+    @property
+    def contexts(self) -> object:
+        """The patterns."""
+        ...
+
+    def at(self, context: Any) -> object:
+        """The posterior of one pattern.
+
+        Args:
+            context: the pattern.
+        """
+        ...
 
 
 @runtime_checkable
@@ -61,12 +80,23 @@ def require_ability(posterior: object, protocol: type, who: str, *, instead: str
     # By name alone: whether a method works shows when it is called.
     members, missing = _members(posterior, protocol)
     if missing:
-        have_it = _HAVE_IT.get(protocol, "one that infer returns")
+        have_it = by_pattern(posterior) or _HAVE_IT.get(protocol, "one that infer returns")
         raise TypeError(
             f"{who} needs a posterior that has {', '.join(members)}, "
             f"got a {type(posterior).__name__} without {', '.join(missing)}: use {have_it}"
             + (f", or {instead}" if instead else "")
         )
+
+
+def by_pattern(posterior: object) -> str | None:
+    """What to use in place of posteriors in contexts; None: it is no such family.
+
+    Args:
+        posterior: any object.
+    """
+    if _members(posterior, InPatterns)[1]:
+        return None
+    return f"posterior.at(pattern), the posterior of one pattern of covariates {see('how-to/covariates')}"
 
 
 def can_split(posterior: object) -> TypeGuard[SplitPosterior]:

@@ -338,6 +338,23 @@ class ContextSpace(StateActionSpace):
         return read_formula(terms, by, self.contexts.names)
 
 
+def refuse_contexts(space: StateActionSpace, who: str) -> None:
+    """Refuse a space with contexts.
+
+    Args:
+        space: any.
+        who: what knows of no contexts.
+
+    Raises:
+        ValueError: it has contexts.
+    """
+    if isinstance(space, ContextSpace):
+        raise ValueError(
+            f"space has contexts of {', '.join(space.contexts.names)}, expected one without, of a log that was read "
+            f"without covariates: {who} is not made for contexts {see(PAGE)}"
+        )
+
+
 _FIELDS = ("ends", "states", "actions", "legal", "support", "successors", "multiplicity", "unseen")
 
 

@@ -22,7 +22,7 @@ from bayes_mdp.mdp.protocols import CanBoundRows
 from bayes_mdp.mdp.space import StateActionSpace
 from bayes_mdp.utils.files import AnyPath
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.typing import InitialLike
+from bayes_mdp.utils.typing import AnyArray, InitialLike
 from bayes_mdp.utils.validation import check_count, check_key, check_number
 from bayes_mdp.verification.interval_files import write_interval_mdp
 from bayes_mdp.verification.interval_mdp import IntervalMDP, interval_mdp
@@ -130,7 +130,7 @@ def credible_intervals(
     reward = np.asarray(posterior.mean_mdp().reward, np.float64) if isinstance(posterior, CanMean) else None
     if isinstance(posterior, CanBoundRows):
         bounds = posterior.row_intervals(probability, floor)
-        lower, upper = np.asarray(bounds.lower, np.float64), np.asarray(bounds.upper, np.float64)
+        lower, upper = (_by_next_state(ends, space, sizes) for ends in (bounds.lower, bounds.upper))
         about = (
             f"all rows lie in their intervals with posterior probability {probability:g} at least "
             f"(Bonferroni over {int(bounds.entries):,} entries of Dirichlet rows)"
@@ -146,7 +146,25 @@ def credible_intervals(
         )
     reward = np.where(sizes.possible, np.broadcast_to(reward, sizes.shape), 0.0)
     remarks = (about, "rewards are posterior means, and no part of the set", f"first state: {start.words}")
+    if space.successors is not None:  # the intervals have a column for every next state
+        known = {"ends": sizes.ends, "horizon": space.horizon, "legal": space.legal}
+        space = StateActionSpace(*sizes.shape[-2:], states=space.states, actions=space.actions, **known)
     return interval_mdp(lower, upper, reward, objective, space=space, initial=start.probs, about=remarks)
+
+
+def _by_next_state(
+    values: Float[AnyArray, "*H S A K"], space: StateActionSpace, sizes: Sizes
+) -> Float[np.ndarray, "*H S A O"]:
+    """Ends of intervals with a column for every next state, where the columns of a space are its listed successors."""
+    listed_ends = np.asarray(values, np.float64)
+    if space.successors is None:
+        return listed_ends
+    successors = np.broadcast_to(space.successors, listed_ends.shape)
+    table = np.zeros((*sizes.shape, sizes.n_states + sizes.ends))
+    # Places that are not filled (-1) hold no outcome.
+    *pair, place = np.nonzero(successors >= 0)
+    table[(*pair, successors[(*pair, place)])] = listed_ends[(*pair, place)]
+    return table
 
 
 def _from_draws(

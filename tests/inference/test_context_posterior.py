@@ -375,3 +375,30 @@ def test_explain_says_what_coefficients_share_and_which_methods_serve(key):
     assert "reference 'well': with a prior the rows depend on it" in words and "gibbs" not in words
     exact = bm.explain(bm.models.dirichlet_normal(), space)
     assert exact.route == "exact" and "a belief of their own" in str(exact)
+
+
+def test_what_is_not_made_for_contexts_says_what_to_use(key):
+    log = read(toy_table(), covariates=["age"])
+    space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_normal()
+    posterior, objective = bm.infer(key, prior, log, space=space), bm.Discounted(0.9)
+    of_posteriors = (
+        lambda each: bm.choose(key, each, objective, options=bm.decisions.ChooseOptions(num_draws=20)),
+        lambda each: bm.greedy(each, objective),
+        lambda each: bm.compare_policies(key, each, {"a": [0, 0], "b": [1, 1]}, objective, num_draws=20),
+        lambda each: bm.information.next_experiment(key, each, objective, [(0, 0)], num_data_sets=2),
+        bm.calibration.diagnose,
+        bm.inference.table,
+    )
+    for ask in of_posteriors:
+        with pytest.raises(TypeError, match=r"posterior\.at\(pattern\), the posterior of one pattern"):
+            ask(posterior)
+        ask(posterior.at({"age": 1}))  # as the sentence says
+    # What takes a prior and a space draws MDPs without contexts, and would judge another model.
+    of_programs = (
+        lambda: bm.check(key, prior, space, num_simulations=10),
+        lambda: bm.calibration.sbc(key, prior, space, num_simulations=10),
+        lambda: bm.decisions.bayes_optimal(prior, space, objective=bm.Episodic(2)),
+    )
+    for ask in of_programs:
+        with pytest.raises(ValueError, match="space has contexts of age, expected one without"):
+            ask()

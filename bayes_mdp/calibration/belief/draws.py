@@ -21,6 +21,7 @@ from bayes_mdp.inference.families.family import RewardBelief, families_of
 from bayes_mdp.inference.fitted import NOTHING, Fitted, LawDraws, block_size
 from bayes_mdp.inference.sampled.conditioned_program import RewardRows
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, reward_table, transition_table
 from bayes_mdp.models.reward_laws import law_at
@@ -272,7 +273,8 @@ def check_posterior(posterior: Fitted, num_draws: int) -> None:
         ValueError: no draws.
     """
     if not isinstance(posterior, Fitted):
-        raise TypeError(f"posterior is {described(posterior)}, expected one as infer returns it, or a mixture")
+        expected = by_pattern(posterior) or "one as infer returns it, or a mixture"
+        raise TypeError(f"posterior is {described(posterior)}, expected {expected}")
     check_count("num_draws", num_draws)
 
 

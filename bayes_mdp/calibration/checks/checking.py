@@ -55,6 +55,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
     Transitions,
 )
+from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, reward_law
@@ -466,6 +467,7 @@ def check(
     chunk_file = None if path is None else _chunk_path(path)
     check_count("num_simulations", num_simulations, 10)
     check_space(space)
+    refuse_contexts(space, "check")
     check_type("options", options, CheckOptions, "CheckOptions")
     method, behaviour, num_draws = options.method, options.behaviour, options.num_draws
     # The value of the policy that each posterior chooses, or functions of a draw.

@@ -28,6 +28,7 @@ from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS, Method
 from bayes_mdp.inference.route import METHODS, fit_for
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective, StateActionSpace
+from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import isolated_prior
@@ -135,6 +136,7 @@ def sbc(
     check_count("num_simulations", num_simulations)
     check_space(space)
     check_type("options", options, SbcOptions, "SbcOptions")
+    refuse_contexts(space, "sbc")
     method, quantities, behaviour = options.method, options.quantities, options.behaviour
     if objective is not None:
         check_objective(objective)

@@ -11,6 +11,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import Posterior
+from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.utils.typing import ArrayLike
 
 Updatable: TypeAlias = ConjugatePosterior | Mixture
@@ -26,8 +27,8 @@ def require_exact(posterior: Posterior) -> Updatable:
     if isinstance(posterior, Updatable) and posterior.in_closed_form:
         return posterior
     raise TypeError(
-        f"next_experiment needs a posterior whose update is exact, got a {type(posterior).__name__}: use a posterior "
-        "in closed form (infer with method='exact'), or a mixture of such"
+        f"next_experiment needs a posterior whose update is exact, got a {type(posterior).__name__}: use "
+        + (by_pattern(posterior) or "a posterior in closed form (infer with method='exact'), or a mixture of such")
     )
 
 

@@ -351,6 +351,7 @@ def read_moved_rewards(
     along: EpisodeOrder,
     ignore_missing: bool,
     keep: np.ndarray,
+    next_in_time: Bool[np.ndarray, " N"],
     role: str | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """As `read_rewards`, of rewards that stand in another row than that of their action.
@@ -358,18 +359,21 @@ def read_moved_rewards(
     Args:
         reward_at: "next": in the next row of the episode; "episode": the total of an episode in its last row.
         along: the rows of episodes.
+        next_in_time: whether the next row of its episode is one step later: no row was left out between them.
         ignore_missing, keep, role: as for `read_rewards`.
     """
     cells = reward_cells(table, role)
     if cells is None:
         raise ValueError(f"reward_at is {reward_at!r}, expected the column of the reward or cost too")
     role = reward_role(table) if role is None else role
-    _, next_row, place, last = along
-    missing = np.isnan(cells)
+    missing, last = np.isnan(cells), along.last
     if reward_at == "next":
+        # After a gap a row has the reward of a step that was left out, as the first row of an episode.
         if not ignore_missing:
-            require_cells(table, missing & (place > 0), role, EXPECTED_REWARD)
-        moved = np.where(last, np.nan, cells[next_row])
+            used = np.zeros(len(cells), bool)
+            used[along.next_row[next_in_time]] = True
+            require_cells(table, missing & used, role, EXPECTED_REWARD)
+        moved = np.where(next_in_time, cells[along.next_row], np.nan)
     else:
         require_cells(
             table,
@@ -379,9 +383,13 @@ def read_moved_rewards(
         )
         if not ignore_missing:
             require_cells(table, missing & last, role, EXPECTED_REWARD)
-        moved = np.where(last, cells, 0.0)
-        before = ~last & last[next_row] & ~keep[next_row]  # its last row is no transition
-        moved[before] = cells[next_row[before]]
+        # The last row that is kept of each episode has the total, wherever rows behind it are left out.
+        order, _, place, _ = along
+        starts = np.flatnonzero(place[order] == 0)
+        last_kept = np.maximum.reduceat(np.where(keep[order], np.arange(len(order)), -1), starts)
+        totals = cells[order[np.append(starts[1:], len(order)) - 1]]
+        moved = np.zeros(len(cells))
+        moved[order[last_kept[last_kept >= 0]]] = totals[last_kept >= 0]
     unknown = np.isnan(moved)
     return np.where(unknown, 0.0, moved), ~unknown if (unknown & keep).any() else None
 

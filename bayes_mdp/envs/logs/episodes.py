@@ -106,6 +106,19 @@ def first_gap(
     return StepGap(int(row[position]), int(row[before]), int(step[position]), int(after[before]))
 
 
+def next_in_time(along: EpisodeOrder, rows: "Columns") -> Bool[np.ndarray, " N"]:
+    """Whether the next row of its episode is one step after a row, as far as the log tells.
+
+    Args:
+        along: the rows of episodes.
+        rows: "truncated" and, where next states are those of the next rows, "step", as far as they are given.
+    """
+    follows = ~along.last & ~rows.get("truncated", np.zeros(len(along.last), bool))
+    if "step" in rows and "next_state" not in rows:  # beside next states, steps may be of any unit
+        follows &= rows["step"][along.next_row] == np.asarray(rows["step"], np.int64) + 1
+    return follows
+
+
 class FollowedRows(NamedTuple):
     """What each row leads to.
 

@@ -27,7 +27,15 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
     with_outcomes,
 )
-from bayes_mdp.envs.logs.episodes import Columns, EpisodeOrder, FollowedRows, episode_order, first_gap, follow
+from bayes_mdp.envs.logs.episodes import (
+    Columns,
+    EpisodeOrder,
+    FollowedRows,
+    episode_order,
+    first_gap,
+    follow,
+    next_in_time,
+)
 from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Missing, Several, Table, file_digest, open_table
 from bayes_mdp.envs.logs.transition_chunks import log_chunks
@@ -165,8 +173,9 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
             missing depends on which it is, what is left of the log is no fair sample.
         gaps: what a `step` is that is more than one above the step of the row before: an error, or a gap as above.
         reward_at: "step": a reward stands in the row of its action. "next": in the next row of the episode, as the
-            reward of the row before; that of its last row is not observed. "episode": the last row of an episode has
-            its total, the others are empty or zero; it becomes the reward of its last transition.
+            reward of the row before; those of its last row, and of a row before a left-out step or a truncation, are
+            not observed. "episode": the last row of an episode has its total, the others are empty or zero; it becomes
+            the reward of its last transition.
         every: the length of a step where `step` is a column of dates or times: "1D", "12h", "1W", "1M" (of the
             calendar).
         count: how many transitions a row stands for, where rows are (state, action, next state, number).
@@ -373,7 +382,7 @@ def _read(
         if reward_at == "step":
             return read_rewards(table, missing.rewards, keep, led, role)
         assert order is not None  # `read_log` has looked
-        return read_moved_rewards(table, reward_at, order, missing.rewards, keep, role)
+        return read_moved_rewards(table, reward_at, order, missing.rewards, keep, next_in_time(order, columns), role)
 
     rewards, observed = paid(None)
     outcomes = _outcomes(table, paid)

@@ -259,6 +259,7 @@ def posterior_from_draws(
     rows = _find(source, "transition", transition, (*axes, "outcome"), dims)
     number, sizes = rows.values.shape[:2], rows.values.shape[2:]
     space = _space_of(rows, sizes) if space is None else space
+    _check_listed(source, space)
     words = ", ".join(("chain", "draw", *axes))
     check_shape("transition", rows.values, (*number, *space.shape, space.n_outcomes), f"{words}, outcome")
     _check_names(rows, space)
@@ -291,6 +292,27 @@ def space_of_draws(
     """
     rows = _find(_read(draws), "transition", transition, ("state", "action", "outcome"), dims)
     return _space_of(rows, rows.values.shape[2:])
+
+
+def _check_listed(source: "_Held", space: StateActionSpace) -> None:
+    """Refuse outcomes that are places of listed successors, unless the space lists the same ones.
+
+    Raises:
+        ValueError: a dataset that says of every pair which states its outcomes are, and a space that says otherwise.
+    """
+    # `to_arviz` of such a posterior has a coordinate next_state [S A K] in place of one label for each outcome.
+    listed = None if source.dataset is None else source.dataset.coords.get("next_state")
+    if listed is None or listed.ndim < 3:
+        return
+    if space.successors is not None:
+        names = np.array([*map(str, space.state_names), "end", ""])
+        places = np.where(space.successors < 0, len(names) - 1, space.successors)
+        if np.array_equal(np.asarray(listed.values).astype(str), names[places]):
+            return
+    raise ValueError(
+        "transition has places of listed successors as outcomes, which are other states in every pair (see the "
+        "coordinate 'next_state'), expected space=, with the same successors"
+    )
 
 
 def _check_rows(

@@ -496,8 +496,32 @@ def test_where_rewards_stand():
     # The total of an episode is in the log also where its last row is no transition.
     cut = read_log(frame.assign(r=[0.0, 0.0, 4.0, 0.0, 6.0]), **EPISODES, reward="r", reward_at="episode")
     assert np.asarray(cut.transitions.reward).sum() == 10.0
+    # Several rows behind the last transition may be none.
+    blank: dict[str, Any] = {"missing_state": "gap", "reward": "r", "reward_at": "episode"}
+    gone = read_log(frame.assign(s=["x", None, None, "y", "x"], r=[0.0, 0.0, 4.0, 0.0, 6.0]), **EPISODES, **blank)
+    assert np.asarray(gone.transitions.reward).tolist() == [4.0, 0.0, 6.0]
     with pytest.raises(ValueError, match="reward_at is 'next', expected episode"):
         read_log(frame.assign(r=0.0, n="x"), **NEXT, reward="r", reward_at="next")
+
+
+def test_rewards_of_a_step_that_was_left_out_are_not_those_of_the_step_before_the_gap():
+    frame = pd.DataFrame({"e": 1, "s": list("xyxy"), "a": "go", "t": [0, 1, 3, 4], "r": [np.nan, 5.0, 7.0, 9.0]})
+    options: dict[str, Any] = {**EPISODES, "reward": "r", "reward_at": "next"}
+
+    def rewards(log):
+        t = log.transitions
+        return np.where(t.reward_observed, t.reward, np.nan).tolist()
+
+    nan = float("nan")
+    np.testing.assert_equal(rewards(read_log(frame, **options, step="t", gaps="cut")), [5.0, nan, 9.0, nan])
+    cut = frame.assign(c=[0, 1, 0, 0])
+    np.testing.assert_equal(rewards(read_log(cut, **options, truncated="c")), [5.0, nan, 9.0, nan])
+    # What is not used may be empty; a step without a state is no step that was left out.
+    empty = frame.assign(r=[np.nan, 5.0, np.nan, 9.0])
+    np.testing.assert_equal(rewards(read_log(empty, **options, step="t", gaps="cut")), [5.0, nan, 9.0, nan])
+    hidden = frame.assign(s=["x", "y", None, "y"])
+    seen = read_log(hidden, **options, missing_state="gap")
+    np.testing.assert_equal(rewards(seen), [5.0, 7.0, nan])
 
 
 def test_counts_in_long_form(write):
@@ -819,12 +843,14 @@ class Reading(NamedTuple):
         bad: (row, role) of cells that cannot be read.
         wrong: rows whose step does not follow.
         moves: (state, action, reward or None, next state or None at an end, step) of each transition.
+        alone: (state, action, reward or None) of each row of which it is not known what followed.
         notes: what is no transition, as the printed log says it.
     """
 
     bad: set[tuple[int, str]]
     wrong: set[int]
     moves: list[tuple[Any, ...]]
+    alone: list[tuple[Any, ...]]
     notes: list[str]
 
 
@@ -855,6 +881,7 @@ def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
         episodes.setdefault(row["e"] if "episode" in options else i, []).append(i)
     after = {i: j for numbers in episodes.values() for i, j in itertools.zip_longest(numbers, numbers[1:])}
     place = {i: k for numbers in episodes.values() for k, i in enumerate(numbers)}
+    numbers_of = {i: numbers for numbers in episodes.values() for i in numbers}
     over = ["terminated" in options and row["d"] == "1" for row in rows]
     cut = ["truncated" in options and row["c"] == "1" for row in rows]
     known = [not empty("state", i) for i in range(size)]
@@ -901,13 +928,18 @@ def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
     paid_by = "reward" if "reward" in options else "cost" if "cost" in options else None
     at, strict = options.get("reward_at", "step"), options.get("missing_reward") != "ignore"
     number = lambda i: None if rows[i]["r"] in WORDS else float(rows[i]["r"])  # noqa: E731
+
+    def one_later(i, j):
+        return j is not None and not cut[i] and (not shifts or "step" not in options or step[j] == step[i] + 1)
+
+    follows = {i: j for i, j in after.items() if one_later(i, j)}
     unpaid = set()
     for i, j in after.items():
         missing = number(i) is None
         if at == "step":
             refused = missing and strict and keep[i] and led[i]
         elif at == "next":
-            refused = missing and strict and place[i] > 0
+            refused = missing and strict and i in follows.values()
         else:
             refused = number(i) not in (None, 0.0) if j is not None else missing and strict
         if paid_by and refused:
@@ -924,22 +956,26 @@ def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
     if at == "step" or not (bad or wrong):  # else they are told when the other cells are right
         bad |= unpaid
     # What is counted, episode by episode.
-    moves, lost = [], Counter()
+    moves, alone, lost = [], [], Counter()
     for i in (i for numbers in episodes.values() for i in numbers):
         j = after[i]
         worth = number(i)
         if at == "next":
-            worth = None if j is None else number(j)
-        elif at == "episode" and j is not None:
-            worth = number(j) if after[j] is None and not keep[j] else 0.0
+            worth = number(follows[i]) if i in follows else None
+        elif at == "episode":
+            rest = numbers_of[i]
+            worth = 0.0 if any(keep[k] for k in rest[rest.index(i) + 1 :]) else number(rest[-1])
         if not keep[i]:
             lost["gap" if not known[i] else "last"] += 1
             lost["paid"] += known[i] and at == "step" and bool(number(i))
-        elif not led[i]:
+            continue
+        sign = -1.0 if paid_by == "cost" else 1.0
+        paid = None if paid_by is None or worth is None else sign * worth + 0.0
+        if not led[i]:
             lost["unknown"] += 1
+            act = label("action", i) if "action" in names else "none"
+            alone += [(label("state", i), act, paid)] * (int(rows[i]["k"]) if "count" in options else 1)
         else:
-            sign = -1.0 if paid_by == "cost" else 1.0
-            paid = None if paid_by is None or worth is None else sign * worth + 0.0
             move = (label("state", i), label("action", i) if "action" in names else "none", paid, to[i], step[i])
             moves += [move] * (int(rows[i]["k"]) if "count" in options else 1)
     notes = [f"rows without a state, left out: {lost['gap']}"] * bool(lost["gap"])
@@ -947,7 +983,7 @@ def reference(options, rows):  # noqa: PLR0912, PLR0915 - a form of a file each
     notes += [f"{told}: {lost['unknown']}"] * bool(lost["unknown"])
     with_reward = f" (with a reward: {lost['paid']})" if paid_by and lost["paid"] else ""
     notes += [f"last rows without an action, left out: {lost['last']}{with_reward}"] * bool(lost["last"])
-    return Reading(bad, wrong, moves, notes)
+    return Reading(bad, wrong, moves, alone, notes)
 
 
 def observed(log):
@@ -968,6 +1004,19 @@ def observed(log):
     return moves
 
 
+def without_sequel(log):
+    """State, action and reward of the rows of which it is not known what followed."""
+    t = log.transitions
+    rows = [] if t.next_observed is None else np.flatnonzero(~np.asarray(t.next_observed))
+    seen = np.ones(len(t.state), bool) if t.reward_observed is None else np.asarray(t.reward_observed)
+    text = lambda label: tuple(map(str, label)) if isinstance(label, tuple) else str(label)  # noqa: E731
+    paid = [None if t.reward is None or not seen[i] else float(t.reward[i]) for i in rows]
+    return [
+        (text(log.states[int(t.state[i])]), str(log.actions[int(t.action[i])]), worth)
+        for i, worth in zip(rows, paid, strict=True)
+    ]
+
+
 def quietly(read, *arguments, **options):
     """Without warnings: of next states that contradict the next row, of times."""
     with warnings.catch_warnings():
@@ -986,7 +1035,7 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0915 -
     seen: Counter[str] = Counter()
     for seed in range(125 * part, 125 * (part + 1)):
         source, options, rows = random_file(seed, tmp_path / "log.csv", long)
-        bad, wrong, moves, notes = reference(options, rows)
+        bad, wrong, moves, alone, notes = reference(options, rows)
         # In chunks: not what needs the whole log, and -999 there needs all labels.
         whole = {"every", "count", "reward_at"} & options.keys() or isinstance(options["state"], list)
         doubtful = any("-999" in (row["s"], row["n"], row["a"]) for row in rows)
@@ -1018,6 +1067,7 @@ def test_a_plain_reader_finds_the_same(tmp_path, long, part):  # noqa: PLR0915 -
         assert observed(log) == [(*move[:4], 0) for move in moves] if "count" in options else observed(log) == moves, (
             seed
         )
+        assert without_sequel(log) == alone, seed
         assert list(log.notes) == notes and all(note in str(log) for note in notes), (seed, log.notes, notes)
         left_out = sum(int(re.search(r": (\d+)", note)[1]) for note in notes)
         assert "count" in options or log.n_transitions + left_out == len(rows), seed

@@ -174,6 +174,28 @@ def test_what_arviz_holds_comes_back():
     np.testing.assert_allclose(bm.policy_value(KEY, again, POLICY, OBJECTIVE).draws, loop(), atol=1e-12)
 
 
+def test_places_of_listed_successors_are_no_states():
+    listed = np.array([[[2, 0, 1], [1, 2, -1]], [[0, 1, -1], [2, 1, 0]], [[2, -1, -1], [1, 0, -1]]])
+    paid = np.arange(6.0).reshape(3, 2)
+    space = bm.StateActionSpace(3, 2, successors=listed, states=("a", "b", "c"))
+    belief = bm.infer(jax.random.key(0), bm.models.known_rewards(paid), space=space)
+    draws = bm.to_arviz(belief, num_draws=20)
+    rows = np.asarray(draws["posterior"]["transition_probs"]).reshape(20, 3, 2, 3)
+    dense = np.zeros((20, 3, 2, 3))
+    for s, a, k in np.argwhere(listed >= 0):
+        dense[:, s, a, listed[s, a, k]] = rows[:, s, a, k]
+    given = posterior_from_draws(draws, "transition_probs", paid, space=space)
+    by_hand = posterior_from_draws({"P": dense}, reward=paid)
+    values = [
+        bm.policy_value(jax.random.key(0), each, [0, 1, 0], bm.Discounted(0.9)).draws for each in (given, by_hand)
+    ]
+    np.testing.assert_allclose(values[0].ravel(), values[1].ravel(), rtol=1e-5)
+    other = bm.StateActionSpace(3, 2, successors=listed[..., ::-1], states=("a", "b", "c"))
+    for wrong in (None, bm.StateActionSpace(3, 2, states=("a", "b", "c")), other):
+        with pytest.raises(ValueError, match="places of listed successors as outcomes"):
+            posterior_from_draws(draws, "transition_probs", paid, space=wrong)
+
+
 def test_chains_that_disagree_are_named():
     """One chain elsewhere: r-hat sees it; chains of one law are not called so."""
     rng = np.random.default_rng(4)
