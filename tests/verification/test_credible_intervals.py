@@ -111,15 +111,14 @@ def test_listed_successors_are_the_rows_of_a_mask(ends):
         bm.StateActionSpace(3, 2, ends=ends, successors=listed, actions=("x", "y")),
     )
     dense, sparse = (bm.infer(jax.random.key(0), prior, data, space=space) for space in spaces)
-    for settings in ({}, {"initial": [0.0, 1.0, 0.0]}):
-        one, two = (credible_intervals(each, bm.Discounted(0.9), **settings) for each in (dense, sparse))
+    for start in (None, [0.0, 1.0, 0.0]):
+        one, two = (credible_intervals(each, bm.Discounted(0.9), initial=start) for each in (dense, sparse))
         for rows in ("least", "most"):
             values = [robust_values(model, reward="reward", rows=rows).initial for model in (one, two)]
             assert values[0] == pytest.approx(values[1], rel=1e-6)
         # The value of a policy lies between them.
         low, high = (robust_values(two, reward="reward", rows=rows).initial for rows in ("least", "most"))
         best = bm.greedy(sparse, bm.Discounted(0.9))
-        start = settings.get("initial")
         value = bm.policy_value(jax.random.key(1), sparse, best, bm.Discounted(0.9), initial=start, num_draws=100)
         assert low < value.mean < high
 
