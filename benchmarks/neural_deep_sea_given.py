@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from bayes_mdp.envs.papers.deep_sea import COST
+from bayes_mdp.envs.papers.chain_mdps import COST
 
 from bayes_mdp.agents.neural.networks import Dense, dense, dense_init
 from bayes_mdp.agents.neural.replay_learning import descend, scale

@@ -210,7 +210,7 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
         stored.sites,
         None if parts is None else _ByPlace(contexts, parts),
         None if stored.rows is None or stored.reward is None else Tables(stored.rows, stored.reward),
-        laws=tuple(map(_law, stored.laws)),
+        laws=tuple(map(_row_law, stored.laws)),
         laplace=None if stored.weights is None else _mode_draws(*stored.weights),
         doubts=tuple(stored.doubts),
         num_chains=stored.num_chains,
