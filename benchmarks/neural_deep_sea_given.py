@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from bayes_mdp.envs.papers.chain_mdps import COST
 
 from bayes_mdp.agents.neural.networks import Dense, dense, dense_init
 from bayes_mdp.agents.neural.replay_learning import descend, scale
+from bayes_mdp.envs.papers.chain_mdps import COST
 from benchmarks.neural_deep_sea_places import PlaceMLP
 from benchmarks.neural_deep_sea_table import BASE, BATCH, LAG, STEPS, Rule, visits_of
 
