@@ -23,6 +23,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from bayes_mdp.decisions.outcomes import summarise_draws
 from bayes_mdp.inference.context_posterior import ContextDraws, ContextPosterior
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
+from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.random.host_generator import host_generator
@@ -47,30 +48,6 @@ if TYPE_CHECKING:
 PAGE = "how-to/covariates"
 MOST_POLICIES = 4096
 """Deterministic policies that are tried one by one."""
-
-
-@runtime_checkable
-class InContexts(Protocol):
-    """A family of posteriors, one for each context."""
-
-    @property
-    def contexts(self) -> Contexts:
-        """The patterns of covariates."""
-        ...
-
-    @property
-    def space(self) -> ContextSpace:
-        """Sizes, names, contexts."""
-        ...
-
-    @property
-    def num_draws(self) -> int | None:
-        """Draws that all contexts share; None: each context is drawn on its own."""
-        ...
-
-    def at(self, context: Any) -> Any:
-        """The posterior of one context, or of other contexts."""
-        ...
 
 
 @runtime_checkable

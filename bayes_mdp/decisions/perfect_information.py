@@ -16,7 +16,6 @@ from jaxtyping import Float, PRNGKeyArray
 from bayes_mdp.decisions.behaviour import greedy
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.for_whom import (
-    InContexts,
     all_policies,
     groups_of,
     knowing,
@@ -38,7 +37,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.inference.pair_draws import effective_number, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels
-from bayes_mdp.mdp.abilities import can_split, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import InContexts, can_split, require_ability, sizes_of
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.mdp.validity import Validity

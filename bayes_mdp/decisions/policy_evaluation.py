@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.decisions.for_whom import InContexts, ValuesBy, value_for
+from bayes_mdp.decisions.for_whom import ValuesBy, value_for
 from bayes_mdp.decisions.host_optima import episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import (
@@ -43,7 +43,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import InContexts, Sizes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bayes_mdp.mdp.contexts import Contexts, ContextSpace
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.protocols import (
     CanExpectNext,
@@ -29,20 +30,26 @@ from bayes_mdp.utils.messages import see
 
 
 @runtime_checkable
-class InPatterns(Protocol):
-    """A family of posteriors, one for each pattern of covariates."""
+class InContexts(Protocol):
+    """A family of posteriors, one for each context."""
 
     @property
-    def contexts(self) -> object:
-        """The patterns."""
+    def contexts(self) -> Contexts:
+        """The patterns of covariates."""
         ...
 
-    def at(self, context: Any) -> object:
-        """The posterior of one pattern.
+    @property
+    def space(self) -> ContextSpace:
+        """Sizes, names, contexts."""
+        ...
 
-        Args:
-            context: the pattern.
-        """
+    @property
+    def num_draws(self) -> int | None:
+        """Draws that all contexts share; None: each context is drawn on its own."""
+        ...
+
+    def at(self, context: Any) -> Any:
+        """The posterior of one context, or of other contexts."""
         ...
 
 
@@ -94,7 +101,7 @@ def by_pattern(posterior: object) -> str | None:
     Args:
         posterior: any object.
     """
-    if _members(posterior, InPatterns)[1]:
+    if _members(posterior, InContexts)[1]:
         return None
     return f"posterior.at(pattern), the posterior of one pattern of covariates {see('how-to/covariates')}"
 
