@@ -13,8 +13,6 @@ random policy meets the goal once in 65,536). Constants: `comparison_agents`, "s
 the same compiled program (of `chain`, `osband_chain` and `garnet`, which share one, the fastest), all seeds together.
 """
 
-import os
-import platform
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +25,7 @@ import jax
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS
 from bayes_mdp.experiments.compare_agents import PROBLEMS, Task, comparison_agents, levels_of, name_tasks, unit_task
-from bayes_mdp.experiments.describe import versions
+from bayes_mdp.experiments.describe import machine, versions
 from bayes_mdp.mdp import Episodic
 from bayes_mdp.utils.files import read_json, write_json
 from bayes_mdp.utils.validation import check_name
@@ -121,16 +119,12 @@ def main(arguments: list[str]) -> None:
         cells += play(agent, problems)
         # In the order of the package's table, whichever came first.
         cells.sort(key=lambda cell: list(AGENTS).index(cell.agent))
-        about = {"num_seeds": NUM_SEEDS, "seed": SEED, "versions": versions(), "machine": _machine()}
+        about = {"num_seeds": NUM_SEEDS, "seed": SEED, "versions": versions(), "machine": machine()}
         about["finished"] = datetime.now(UTC).date().isoformat()
         write_json(STORED, {**about, "cells": [asdict(cell) for cell in cells]})
         print(f"{agent}: {time.perf_counter() - began:.0f} s", flush=True)
         # No other agent runs these programs: kept, they are 100 MB an agent.
         jax.clear_caches()
-
-
-def _machine() -> str:
-    return f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

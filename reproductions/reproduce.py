@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import import_module
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jaxtyping import PRNGKeyArray
 
-from bayes_mdp.experiments.describe import describe, describe_key, versions
+from bayes_mdp.experiments.describe import describe, describe_key, machine, versions
 from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.parallel import ExecutorLike, check_executor
@@ -135,7 +133,7 @@ def reproduce(
         save_result(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
         manifest = {name: json.loads(x) for name, x in result.attrs.items() if name != "format"}
-        manifest |= {"finished": datetime.now(UTC).date().isoformat(), "machine": _machine()}
+        manifest |= {"finished": datetime.now(UTC).date().isoformat(), "machine": machine()}
         write_json(manifest_path(path), manifest)
     if cells is not None:
         cells.remove()
@@ -160,10 +158,6 @@ def _options(name: str, reproduction: Reproduction, scale: Scale, changed: Mappi
 def manifest_path(path: str | Path) -> Path:
     """Where the manifest is: configuration, versions, key, verdicts, date and machine, to be read without a program."""
     return Path(path).with_suffix(".json")
-
-
-def _machine() -> str:
-    return f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores"
 
 
 def figure_path(path: str | Path) -> Path:

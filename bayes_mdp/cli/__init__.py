@@ -61,7 +61,6 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str] | None = No
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
     if argv is None and getattr(arguments, "keep_compiled", False):
         # The process is ours: what the command compiles is there for the next one.
-
         keep_compiled_programs()
     logging.basicConfig(format="%(message)s", level=logging.INFO if arguments.verbose else logging.WARNING)
     try:

@@ -110,6 +110,11 @@ def versions() -> dict[str, str]:
     }
 
 
+def machine() -> str:
+    """System, kind of processor and number of cores, for what is stored."""
+    return f"{platform.system()}, {platform.machine()}, {os.cpu_count()} cores"
+
+
 def first_difference(there: Json, here: Json, path: str = "") -> str | None:
     """A sentence part about the first entry in which two JSON values differ, or None."""
     if isinstance(there, dict) and isinstance(here, dict):

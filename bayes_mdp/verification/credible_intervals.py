@@ -159,12 +159,10 @@ def _by_next_state(
     listed_ends = np.asarray(values, np.float64)
     if space.successors is None:
         return listed_ends
-    successors = np.broadcast_to(space.successors, listed_ends.shape)
-    table = np.zeros((*sizes.shape, sizes.n_states + sizes.ends))
-    # Places that are not filled (-1) hold no outcome.
-    *pair, place = np.nonzero(successors >= 0)
-    table[(*pair, successors[(*pair, place)])] = listed_ends[(*pair, place)]
-    return table
+    # Places that are not filled (-1) go to one column more, the last, which is left out.
+    table = np.zeros((*sizes.shape, sizes.n_states + sizes.ends + 1))
+    np.put_along_axis(table, np.broadcast_to(space.successors, listed_ends.shape), listed_ends, -1)
+    return table[..., :-1]
 
 
 def _from_draws(

@@ -21,6 +21,7 @@ from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size,
 from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples
 from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs, whole_draws
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.labels import names_of_lists
 from bayes_mdp.mdp.space import END, check_space
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_labels, check_shape, check_type, described, first_index
@@ -304,11 +305,8 @@ def _check_listed(source: "_Held", space: StateActionSpace) -> None:
     listed = None if source.dataset is None else source.dataset.coords.get("next_state")
     if listed is None or listed.ndim < 3:
         return
-    if space.successors is not None:
-        names = np.array([*map(str, space.state_names), "end", ""])
-        places = np.where(space.successors < 0, len(names) - 1, space.successors)
-        if np.array_equal(np.asarray(listed.values).astype(str), names[places]):
-            return
+    if space.successors is not None and np.array_equal(listed.values.astype(str), names_of_lists(space)):
+        return
     raise ValueError(
         "transition has places of listed successors as outcomes, which are other states in every pair (see the "
         "coordinate 'next_state'), expected space=, with the same successors"
