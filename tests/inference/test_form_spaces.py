@@ -302,7 +302,7 @@ def test_each_cell_has_its_own_most():
 def test_a_known_law_has_a_support():
     prior = bm.infer(KEY, lambda space: MDPSpec(ROWS, dist.Uniform(0.0, 2.0)), space=PLAIN, method="exact")
     assert abs(prior.update(bm.Transitions([0], [0], [1.5], [0])).log_evidence - np.log(0.2)) < 1e-6
-    with pytest.raises(ValueError, match=r"is 2\.5, expected a reward that the law of its state and action can give"):
+    with pytest.raises(ValueError, match=r"is 2\.5, expected a number from 0 to 2 \(the reward law is Uniform\)"):
         prior.update(bm.Transitions([0], [0], [2.5], [0]))
 
 
