@@ -106,7 +106,7 @@ def _bool(value: object) -> Any:
 
 
 class StateActionSpace(Module):
-    """What is known of an MDP before any data: S, A, whether episodes can end, names, masks.
+    """What is known of an MDP before any data: S, A, a horizon, whether episodes can end, names, masks.
 
     Args:
         n_states, n_actions: S and A.
