@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.agents.k_reference import Plain, deep_sea_problem, plain
-from tests.planning.cone_programs import phi, solve_k_dual, solve_k_program
+from tests.agents.optimism.cone_programs import phi, solve_k_dual, solve_k_program
 
 
 def arguments(problem: Plain) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ lambda(s) = sum_a lambda(s, a),
     sum lambda mu + Phi(tau, lambda),  Phi = C / tau + tau E,
     C = sum lambda numerator,  E = -sum lambda(s, a) log(lambda(s, a) / lambda(s)),
 
-and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E). VAPOR's program checks `planning.vapor_occupancy`.
+and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E). VAPOR's program checks `agents.optimism.vapor`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.planning.vapor_occupancy import VaporProblem
+from bayes_mdp.agents.optimism.vapor import VaporProblem
 
 if TYPE_CHECKING:
     import cvxpy as cp  # a second to load: where it is needed
@@ -217,7 +217,7 @@ class VaporProgram(NamedTuple):
 
 
 def solve_vapor_program(problem: VaporProblem, transition_probs: np.ndarray) -> VaporProgram:
-    """Solve VAPOR's program ([VAPOR23], see `vapor_occupancy`) with cvxpy: an exponential and a quadratic cone a pair.
+    """Solve VAPOR's program ([VAPOR23]) with cvxpy: an exponential and a quadratic cone a pair.
 
     d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
 
@@ -264,7 +264,7 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
 
 
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
-    """D of `planning.vapor_occupancy` at `values`."""
+    """D of `agents.optimism.vapor` at `values`."""
     next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
     # x = r + P V' - V; t solves sigma (t - 1 / t) = -x, in the form without cancellation for each sign.
     x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
