@@ -78,14 +78,14 @@ class ContextDraws(GivenDraws):
     """The posterior of one context by draws, which know how often its pairs were visited.
 
     Args:
-        visits: Float64[S A], transitions of the log in this context.
+        visits: Float64[*H S A], transitions of the log in this context; along a path in that of each step.
         outcomes: name -> the same rows, whose rewards are that outcome; None: there are none.
     """
 
-    visits: Float[AnyArray, "S A"] | None = None
+    visits: Float[AnyArray, "*H S A"] | None = None
     outcomes: "dict[str, ContextDraws] | None" = None
 
-    def visit_counts(self) -> Float[AnyArray, "S A"]:
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """How often every pair was visited in this context; other contexts inform its rows too."""
         return np.zeros(self.space.shape) if self.visits is None else self.visits
 

@@ -91,9 +91,8 @@ def test_the_posterior_is_that_of_weighted_draws():
 def test_a_choice_counts_whose_next_state_was_not_observed():
     """The last row of an episode that was cut off: its action was chosen, where it led is not known."""
     frame = pd.DataFrame({"s": [0, 1, 0, 1], "a": [0, 1, 1, 1], "id": [1, 1, 1, 2]})
-    options = {"state": "s", "action": "a", "episode": "id"}
-    log = bm.read_log(frame, **options)
-    folded = bm.read_log(frame, **options, chunksize=2)
+    log = bm.read_log(frame, state="s", action="a", episode="id")
+    folded = bm.read_log(frame, state="s", action="a", episode="id", chunksize=2)
     for data in (log, log.transitions, folded):
         assert choice_counts(data, SPACE).tolist() == [[1.0, 1.0], [0.0, 2.0]]
     # Counts do not say what was chosen in such rows.
