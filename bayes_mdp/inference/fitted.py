@@ -347,7 +347,7 @@ class Fitted(Module):
 
     def notes(self) -> list[str]:
         """What the draws of its chains cannot show, one sentence each."""
-        return []
+        return [] if self.chains is None else self.chains.notes()
 
     # What of it is exact.
 

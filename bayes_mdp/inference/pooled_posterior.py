@@ -543,10 +543,6 @@ class PooledPosterior(HyperparameterMixture):
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         return [] if self.mcmc is None else self.mcmc.problems()
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         drawn = "draws from the prior" if self.mcmc is None else self.mcmc.described()

@@ -361,10 +361,6 @@ class CollapsedPosterior(HyperparameterMixture):
         """Whether the weights are those of an integral over the hyperparameters, not changed since."""
         return self.integration is not None and bool(np.isfinite(self.integration.error))
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         if self.integration is not None and self.is_integrated:
