@@ -273,31 +273,26 @@ def check_outcomes(outcomes: object) -> None:
         check_type(f"outcomes[{name!r}]", outcome, (Outcome, CanSample), "an Outcome, or a posterior that learnt it")
 
 
-def read_outcomes(
-    outcomes: Mapping[str, Outcome] | None, shape: tuple[int, ...], ends: bool, objective: Objective
-) -> dict[str, tuple[PairReward, Objective]]:
-    """The rewards of known outcomes and the objectives that they are summed by.
+def read_outcome(
+    name: str, outcome: Outcome, shape: tuple[int, ...], ends: bool, objective: Objective
+) -> tuple[PairReward, Objective]:
+    """The rewards of a known outcome and the objective that they are summed by.
 
     Args:
-        outcomes: name -> outcome; None: none.
+        name: of the outcome.
+        outcome: as it was given.
         shape: (*H, S, A), of the MDPs.
         ends: whether these can end.
         objective: of the policy.
 
     Raises:
-        ValueError: one sentence on the outcome that does not fit.
+        ValueError: one sentence on what does not fit.
     """
-    read: dict[str, tuple[PairReward, Objective]] = {}
-    for name, outcome in ({} if outcomes is None else outcomes).items():
-        argument = f"outcomes[{name!r}]"
-        # Its own discount, the horizon of the objective.
-        own_objective = _objective(argument, outcome, objective)
-        steps = objective.horizon if isinstance(objective, Episodic) else None
-        read[name] = (
-            _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(own_objective))),
-            own_objective,
-        )
-    return read
+    argument = f"outcomes[{name!r}]"
+    # Its own discount, the horizon of the objective.
+    summed = _objective(argument, outcome, objective)
+    steps = objective.horizon if isinstance(objective, Episodic) else None
+    return _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(summed))), summed
 
 
 def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:

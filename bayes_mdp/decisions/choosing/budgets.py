@@ -40,7 +40,7 @@ from bayes_mdp.decisions.outcomes import (
     PairReward,
     central_interval,
     learnt_outcomes,
-    read_outcomes,
+    read_outcome,
 )
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -625,8 +625,11 @@ def read_budgets(
                 raise type(error)(f"budgets[{name!r}].outcome: {error}") from None
         if not isinstance(outcomes[name], Outcome):
             require_ability(outcomes[name], CanMean, f"budgets[{name!r}]")
-    fixed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
-    read = read_outcomes(fixed, sizes.shape, sizes.ends, objective)
+    read = {
+        name: read_outcome(name, outcome, sizes.shape, sizes.ends, objective)
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Outcome)
+    }
     rate = float(step_discount(objective))
     for name, (_, summed) in read.items():
         # One linear program has one discount in its flow.
