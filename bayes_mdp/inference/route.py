@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, overload
 
@@ -216,6 +216,8 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
+    if isinstance(data, Log) and data.covariates is not None:
+        data = _without_covariates(data, data.covariates.contexts)
     if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
         prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     # What a ready prior is needs no proof. It observes nothing itself.
@@ -272,6 +274,16 @@ def _in_contexts(
     if posterior.base is None:  # else `infer` of all contexts has warned
         warn_of(posterior, stacklevel=4)
     return posterior
+
+
+def _without_covariates(log: Log, contexts: object) -> Log:
+    """The log for a space without contexts; a UserWarning says that its contexts are ignored there."""
+    warn_user(
+        f"data has {contexts}, and space has none: they are ignored, and all subjects are taken to be "
+        "alike; StateActionSpace.from_log(log) is the space with contexts, and a log that is read without covariates "
+        f"says that none are meant {see('how-to/covariates')}"
+    )
+    return replace(log, covariates=None)
 
 
 def _with_sources(
