@@ -216,8 +216,7 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    if isinstance(data, Log) and data.covariates is not None:
-        data = _without_covariates(data, data.covariates.contexts)
+    data = _without_covariates(data)
     if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
         prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     # What a ready prior is needs no proof. It observes nothing itself.
@@ -276,14 +275,18 @@ def _in_contexts(
     return posterior
 
 
-def _without_covariates(log: Log, contexts: object) -> Log:
-    """The log for a space without contexts; a UserWarning says that its contexts are ignored there."""
+def _without_covariates(
+    data: Transitions | Log | Counts | FoldedLog | None,
+) -> Transitions | Log | Counts | FoldedLog | None:
+    """The data for a space without contexts; a UserWarning says that covariates of a log are ignored there."""
+    if not isinstance(data, Log) or data.covariates is None:
+        return data
     warn_user(
-        f"data has {contexts}, and space has none: they are ignored, and all subjects are taken to be "
+        f"data has {data.covariates.contexts}, and space has none: they are ignored, and all subjects are taken to be "
         "alike; StateActionSpace.from_log(log) is the space with contexts, and a log that is read without covariates "
         f"says that none are meant {see('how-to/covariates')}"
     )
-    return replace(log, covariates=None)
+    return replace(data, covariates=None)
 
 
 def _with_sources(
