@@ -5,7 +5,6 @@ It is known, or learnt from the same log as the reward (`LearntReward`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -68,30 +67,6 @@ class Outcome:
         if self.discount is not None:
             check_number("discount", self.discount, lambda x: (x > 0) & (x <= 1), _RATE)
             object.__setattr__(self, "discount", float(self.discount))
-
-
-LEVEL = 0.95
-
-
-def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
-    """Mean, standard deviation and central 95 % interval.
-
-    Args:
-        draws: of a value.
-    """
-    # The sample standard deviation: draws stand for the posterior.
-    return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
-
-
-def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """Central 95 % interval of draws, of one at least.
-
-    Args:
-        draws: of a value.
-    """
-    # Equal tails.
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
 
 
 class OutcomeValue(eqx.Module):
@@ -238,22 +213,6 @@ class LearntReward:
                 "numbers: Outcome) " + see("how-to/budgets")
             )
         return paid.reward
-
-
-@runtime_checkable
-class HasOutcomes(Protocol):
-    """A posterior that has learnt other outcomes beside its reward, from the same log."""
-
-    @property
-    def outcomes(self) -> "Mapping[str, CanSample] | None":
-        """Name -> posterior whose rewards are the outcome; None: there are none."""
-        ...
-
-
-def learnt_outcomes(posterior: object) -> Mapping[str, CanSample]:
-    """The outcomes that a posterior has learnt; empty: none."""
-    learnt = posterior.outcomes if isinstance(posterior, HasOutcomes) else None
-    return {} if learnt is None else learnt
 
 
 def check_outcomes(outcomes: object) -> None:

@@ -24,12 +24,18 @@ from bayes_mdp.decisions.outcomes import (
     OutcomeValue,
     PairReward,
     check_outcomes,
-    learnt_outcomes,
     read_outcome,
-    summarise_draws,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
+from bayes_mdp.inference.pair_draws import (
+    Drawn,
+    PairDraws,
+    PairRows,
+    effective_number,
+    limit_draws,
+    pair_draws,
+    summarise_draws,
+)
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -43,7 +49,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import InContexts, Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import InContexts, Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit

@@ -38,8 +38,6 @@ from bayes_mdp.decisions.outcomes import (
     Outcome,
     OutcomeValue,
     PairReward,
-    central_interval,
-    learnt_outcomes,
     read_outcome,
 )
 from bayes_mdp.decisions.policy_evaluation import (
@@ -56,6 +54,7 @@ from bayes_mdp.inference.pair_draws import (
     KnowsWorth,
     ListsMDPs,
     PairRows,
+    central_interval,
     effective_number,
     limit_draws,
     pair_draws,
@@ -74,7 +73,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
