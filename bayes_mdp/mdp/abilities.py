@@ -1,7 +1,7 @@
 """What a caller asks of a posterior before it uses it: the methods that it needs, and what all draws have in common.
 
-`require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief. `learnt_outcomes`: what it has
-learnt beside its reward.
+`require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief. `learnt_outcomes`: those
+beside its reward.
 """
 
 from collections.abc import Mapping
