@@ -301,8 +301,9 @@ class Worth(NamedTuple):
     @classmethod
     def of(cls, belief: object, key: PRNGKeyArray) -> "Worth":
         """That of draws of pairs under a key."""
-        picked = isinstance(belief, KnowsWorth) and not isinstance(belief, HoldsDraws)
-        return cls(belief, key, belief.worth_of_picks() if picked else np.inf)
+        if isinstance(belief, HoldsDraws) or not isinstance(belief, KnowsWorth):
+            return cls(belief, key, np.inf)
+        return cls(belief, key, belief.worth_of_picks())
 
     def number(self, values: Float[np.ndarray, " N"]) -> float:
         """How many independent draws the mean of these values, one for each draw in order, is worth: N at most."""
