@@ -21,9 +21,9 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_policy,
     describe_start,
     policy_values,
-    summarise_draws,
 )
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
+from bayes_mdp.inference.pair_draws import summarise_draws
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.renamed import accepts_moved

@@ -24,12 +24,18 @@ from bayes_mdp.decisions.outcomes import (
     OutcomeValue,
     PairReward,
     check_outcomes,
-    learnt_outcomes,
-    read_outcomes,
-    summarise_draws,
+    read_outcome,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
+from bayes_mdp.inference.pair_draws import (
+    Drawn,
+    PairDraws,
+    PairRows,
+    effective_number,
+    limit_draws,
+    pair_draws,
+    summarise_draws,
+)
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -43,7 +49,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import InContexts, Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import InContexts, Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
@@ -433,14 +439,15 @@ def policy_values(
     # Side by side; one that does not depend on the step is repeated where another does.
     probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in tables)))
     require_end(sizes.ends, objective)
-    known = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
     # Pairs that some policy takes: of all others nothing is drawn.
     used = used_pairs(probs, sizes.horizon)
     draws = pair_draws(key, posterior, used)
     # The reward under None, then every outcome: one pass over the draws serves all.
-    jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
+    jobs: Jobs = {None: (None, objective)}
     for name, outcome in outcomes.items():
-        if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
+        if isinstance(outcome, Outcome):
+            jobs[name] = read_outcome(name, outcome, sizes.shape, sizes.ends, objective)
+        else:  # under the same key, so that it draws the same rows
             jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
     # The policy of a log is known by frequencies only: its probabilities are drawn too.
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
@@ -574,17 +581,19 @@ def _values_in_draws(
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
         horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
-        each_paid = [
-            _paid(reward, rows, drawn, horizon) for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
+        each_paid = [  # None: the reward of the draws themselves
+            None if reward is None else _paid(reward, rows, drawn, horizon)
+            for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
         ]
         for i, policy in enumerate(policies):
+            pairs = None if taken is None else taken[i]
             if i in behaviours:
                 # A draw of the log's policy for each draw of the MDP: they are independent a posteriori.
                 policy = behaviours[i].draw(block_draws.stop - first)
                 if isinstance(objective, Episodic) and policy.ndim == 3:
                     policy = policy[:, None].repeat(objective.horizon, axis=1)
+                pairs = None if pairs is None else pairs.weighted(policy)
             # The chain of a policy in the draws: P_pi and r_pi, factored once for all right sides.
-            pairs = None if taken is None else taken[i].weighted(policy)
             chains = None if pairs is None else pairs.chains(drawn)
             # Outcomes share the chain of the policy: other rewards are other right sides of one system.
             for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
@@ -618,11 +627,9 @@ def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]
 
 
 def _paid(
-    reward: PairReward | LearntReward | None, rows: PairRows, drawn: Drawn, horizon: int | None
-) -> Float[np.ndarray, "N *H Q"] | None:
-    """What the pairs bring of an outcome in some draws; None: their own reward."""
-    if reward is None:
-        return None
+    reward: PairReward | LearntReward, rows: PairRows, drawn: Drawn, horizon: int | None
+) -> Float[np.ndarray, "N *H Q"]:
+    """What the pairs bring of an outcome in some draws."""
     if isinstance(reward, PairReward):
         return reward.of_pairs(rows, drawn.probs, horizon)
     paid = reward.of_pairs(drawn)

@@ -2,7 +2,7 @@
 
 A policy takes few of the actions, many actions are illegal, and lists of successors are padded to the longest: what is
 needed may be a hundredth of a whole MDP. Posteriors that know their rows draw them by `pair_draws(key, needed)`; of
-anything else whole MDPs are drawn by JAX.
+anything else whole MDPs are drawn by JAX. `summarise_draws`: what values in such draws come to.
 """
 
 import math
@@ -271,6 +271,31 @@ def effective_number(posterior: object, values: Float[np.ndarray, " N"]) -> floa
         values: one number for each draw, in order.
     """
     return posterior.effective_number(values) if isinstance(posterior, HoldsDraws) else float(len(values))
+
+
+LEVEL = 0.95
+"""Of central intervals."""
+
+
+def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
+    """Mean, standard deviation and central 95 % interval.
+
+    Args:
+        draws: of a value.
+    """
+    # The sample standard deviation: draws stand for the posterior.
+    return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
+
+
+def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """Central 95 % interval of draws, of one at least.
+
+    Args:
+        draws: of a value.
+    """
+    # Equal tails.
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

@@ -24,9 +24,9 @@ from bayes_mdp.decisions.for_whom import (
     shares_within,
     values_in_contexts,
 )
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
+from bayes_mdp.inference.pair_draws import central_interval
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.recommend.decision import BASELINE, hidden_causes

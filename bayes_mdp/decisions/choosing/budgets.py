@@ -38,9 +38,7 @@ from bayes_mdp.decisions.outcomes import (
     Outcome,
     OutcomeValue,
     PairReward,
-    central_interval,
-    learnt_outcomes,
-    read_outcomes,
+    read_outcome,
 )
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -56,6 +54,7 @@ from bayes_mdp.inference.pair_draws import (
     KnowsWorth,
     ListsMDPs,
     PairRows,
+    central_interval,
     effective_number,
     limit_draws,
     pair_draws,
@@ -74,7 +73,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
@@ -625,8 +624,11 @@ def read_budgets(
                 raise type(error)(f"budgets[{name!r}].outcome: {error}") from None
         if not isinstance(outcomes[name], Outcome):
             require_ability(outcomes[name], CanMean, f"budgets[{name!r}]")
-    fixed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
-    read = read_outcomes(fixed, sizes.shape, sizes.ends, objective)
+    read = {
+        name: read_outcome(name, outcome, sizes.shape, sizes.ends, objective)
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Outcome)
+    }
     rate = float(step_discount(objective))
     for name, (_, summed) in read.items():
         # One linear program has one discount in its flow.

@@ -67,10 +67,9 @@ from bayes_mdp.decisions.policy_evaluation import (
     read_action_probs,
     read_start,
     require_end,
-    summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, effective_number, limit_draws
+from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, effective_number, limit_draws, summarise_draws
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import (
     MDP,

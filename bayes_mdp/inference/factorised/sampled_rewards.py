@@ -27,11 +27,11 @@ from bayes_mdp.inference.sampled.algorithms import Drawn as SamplerOutput
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.mdp import Counts, StateActionSpace
+from bayes_mdp.mdp.data.transitions import merge_moments
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, RewardSums, Statistics
-from bayes_mdp.numerics.moments import merge_moments
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
