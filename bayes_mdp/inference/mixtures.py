@@ -158,6 +158,15 @@ class MixturePosterior(Fitted):
         # needed.
         return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
 
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """The component of each of the first draws of `pair_draws` under a key.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        return self.component_priors(key).choose(num)
+
     def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).
 
@@ -388,6 +397,45 @@ class MixturePosterior(Fitted):
         raise refusals[0]
 
 
+class HyperparameterMixture(MixturePosterior):
+    """One component for each value of the hyperparameters, a node of a grid or a draw; all share the data."""
+
+    data_statistics: eqx.AbstractVar[ConjugatePosterior]
+    hyperparameters: eqx.AbstractVar[dict[str, AnyArray]]
+
+    @property
+    def space(self) -> StateActionSpace:  # type: ignore[override]
+        """Sizes, names, masks."""
+        return self.data_statistics.space
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self.data_statistics.rewards_by_outcome
+
+    @property
+    def components(self) -> ConjugatePosterior:  # type: ignore[override]
+        """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
+        return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of the hyperparameters."""
+        return self.hyperparameters
+
+    def visit_counts(self) -> Pairs:
+        """Number of observed transitions from every pair."""
+        return self.data_statistics.visit_counts()
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
+        self.data_statistics.check(transitions, weight)
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return self.data_statistics.reward_support()
+
+
 class Mixture(MixturePosterior):
     """A mixture of posteriors of one kind (built by `mixture` and `infer`); see `MixturePosterior` for what it can do.
 
@@ -514,6 +562,10 @@ class Mixture(MixturePosterior):
         return (
             super().pair_draws(key, needed) if self._share_all_but_priors else pair_draws_of_samples(key, self, needed)
         )
+
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """As above; None: components that differ in more than their priors are drawn whole."""
+        return super().picks(key, num) if self._share_all_but_priors else None
 
     def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).

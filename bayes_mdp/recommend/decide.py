@@ -32,7 +32,7 @@ from bayes_mdp.decisions.choosing.budgets import (
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import ChooseOptions, PolicyLimits, PolicySet, best_in, policy_set
-from bayes_mdp.decisions.confounding import tipping_point
+from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
@@ -45,7 +45,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Worth, pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
@@ -105,8 +105,6 @@ MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
-MEAN_DRAWS = 400
-"""Draws behind the mean rewards of outcomes."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
 SAME = 1e-6
@@ -558,22 +556,24 @@ def _judge(
     # Of several policies that were named the best is taken: all of them together keep the promise.
     shared = 1.0 - (1.0 - problem.confidence) / max(len(problem.named), 1)
     num_draws, policies = problem.num_draws, {BASELINE: problem.baseline, **candidates}
-    look = 1
+    look, worth = 1, Worth.of(posterior, key)
     while True:
         with stage("policies in common draws"):
             outcomes = None if spender is None else spender.outcomes
             values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws, outcomes)
+        gains = {name: values[name].draws - values[BASELINE].draws for name in candidates}
         improvements = {
             name: Improvement(
-                values[name].draws - values[BASELINE].draws,
+                gain,
                 problem.slack,
                 shared if name in problem.named else problem.confidence,
                 LOOKS,
+                worth.of_gain(gain, problem.slack),
             )
-            for name in candidates
+            for name, gain in gains.items()
         }
-        # More draws only where some promise is open.
-        settled = all(improvement.settled for improvement in improvements.values())
+        # More draws only where some promise is open, and where what they are picked from can tell more.
+        settled = all(improvement.settled for improvement in improvements.values()) or num_draws > MORE * worth.held
         if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
             break
         # Four times as many each time; the looks are accounted for in the interval.
@@ -692,15 +692,8 @@ def _tipping(
         return None
     if not isinstance(objective, Discounted | Episodic):
         return None
-    outcome_reward = None
-    if posterior.rewards_by_outcome:
-        outcome_reward = posterior.known_reward
-        if outcome_reward is None:
-            index = np.zeros(MEAN_DRAWS, np.int32)
-            # A component for each draw, by weight.
-            if posterior.log_weights is not None:
-                index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
-            outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
+    paid = posterior.mean_outcome_reward(key)
+    paid = None if paid is None else outcomes_of_mdp(paid, problem.space)
     with jax.enable_x64(True):
         mean = to_float64(posterior).mean_mdp()
         return tipping_point(
@@ -709,7 +702,7 @@ def _tipping(
             logged=np.asarray(logged),
             objective=objective,
             initial=np.asarray(start),
-            outcome_reward=outcome_reward,
+            outcome_reward=paid,
         )
 
 

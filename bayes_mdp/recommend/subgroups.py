@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.criteria import Improvement
-from bayes_mdp.decisions.confounding import tipping_point
+from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.for_whom import (
     groups_of,
     policies_for,
@@ -24,9 +24,9 @@ from bayes_mdp.decisions.for_whom import (
     shares_within,
     values_in_contexts,
 )
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
+from bayes_mdp.inference.pair_draws import Worth, central_interval, limit_draws
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.recommend.decision import BASELINE, hidden_causes
@@ -266,8 +266,12 @@ def decide_by_subgroup(
         # Within the subgroup shares sum to one.
         inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
+        # Draws that contexts share are those of one of them.
+        worth = Worth.of(limit_draws(weighted.at(int(np.flatnonzero(inside)[0])), options.num_draws)[0], key)
+        slack = float(options.slack)
         improvements = {
-            n: Improvement(gain, float(options.slack), float(options.confidence)) for n, gain in gains.items()
+            n: Improvement(gain, slack, float(options.confidence), worth=worth.of_gain(gain, slack))
+            for n, gain in gains.items()
         }
         changes = {n: _changes(by_context, n, inside, inner) for n in policies}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)
@@ -318,15 +322,15 @@ def _tipping(
     inner: Float[np.ndarray, " c"],
 ) -> float | None:
     """The tipping point of a policy in a subgroup, by the mean rows of its contexts side by side."""
-    if not isinstance(objective, Discounted | Episodic) or posterior.num_draws is None:
+    if not isinstance(objective, Discounted | Episodic):
         return None
     space, places = posterior.space, np.flatnonzero(inside)
     part = space.with_contexts(posterior.contexts.take(places))
     # All contexts of the subgroup as one MDP, nothing leading from one to another.
     joint = part.side_by_side
-    rows = posterior.tables.rows[:, places].mean(0)
+    rows, reward = posterior.mean_tables(places)
     outcome = posterior.outcome_reward(places)
-    reward = posterior.tables.reward[:, places].mean(0) if outcome is None else (rows * outcome).sum(-1)
+    reward = reward if outcome is None else (rows * outcome).sum(-1)
     # Uniform, where the log does not say where episodes begin.
     start = space.alone.initial_probs(initial) if initial is not None else np.full(space.n_states, 1 / space.n_states)
     states = joint.n_states
@@ -336,18 +340,11 @@ def _tipping(
         sizes = Sizes.of(space.alone)
         probs = [np.asarray(read_action_probs("policy", policies[c], sizes, objective, space.alone)) for c in places]
         together = np.concatenate(probs, axis=-2)
-        # The end of a sparse MDP stands apart: its outcome comes last again, and the place that listed it is empty.
-        paid = None if outcome is None else _with_end(outcome.reshape(states, *outcome.shape[2:]), whole)
+        paid = None if outcome is None else outcomes_of_mdp(outcome.reshape(states, *outcome.shape[2:]), joint)
         # Contexts by their share, states by where episodes begin.
         begins = (inner[:, None] * start).ravel()
         taken = logged[places].reshape(states, -1)
         return tipping_point(whole, together, taken, objective, initial=begins, outcome_reward=paid)
-
-
-def _with_end(paid: Float[np.ndarray, "S A O"], mdp: Any) -> Float[np.ndarray, "S A O1"]:
-    """Rewards of outcomes in the order of an MDP's: its places, then the end."""
-    width = mdp.row_probs.shape[-1] + (mdp.end_probs is not None)
-    return paid if width == paid.shape[-1] else np.concatenate([paid, paid[..., -1:]], -1)
 
 
 def _differ(posterior: ContextPosterior, by: Sequence[str]) -> str:
