@@ -130,7 +130,10 @@ class PolicyComparison(eqx.Module):
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
         from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws  # xarray and scipy.stats: a second
 
-        return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
+        # Draws of chains, or by weights, are worth fewer.
+        independent = all(value.outcomes[name].effective is None for value in values for name in outcomes)
+        table = np.moveaxis(np.array(draws), -1, 0)
+        return StrategyDraws(tuple(self.values), outcomes, table, independent=independent)
 
     def to_dataset(self) -> "xr.Dataset":
         """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""

@@ -29,9 +29,11 @@ from bayes_mdp.decisions.outcomes import (
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
 from bayes_mdp.inference.pair_draws import (
     Drawn,
+    HoldsDraws,
     PairDraws,
     PairRows,
-    effective_number,
+    Worth,
+    key_of_outcome,
     limit_draws,
     pair_draws,
     summarise_draws,
@@ -204,7 +206,8 @@ class PolicyValue(eqx.Module):
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
         policy: what the policy is, in words, where it was a log; else "".
-        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated); None: all.
+        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated, weights
+            uneven); None: all.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -224,7 +227,7 @@ class PolicyValue(eqx.Module):
     @property
     def error(self) -> float:
         """The Monte Carlo standard error of `mean`, in units of the value."""
-        # sd / sqrt(n), n the effective number where draws are autocorrelated.
+        # sd / sqrt(n), n the effective number where draws are not independent.
         return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
     def net_benefit(
@@ -458,7 +461,13 @@ def policy_values(
     }
     values, gaps = _values_in_draws(draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words)
     bases = late_bases(posterior, probs, objective, start)
-    results = {}
+    worth, results = Worth.of(posterior, key), {}
+    # Rewards of a learnt outcome are drawn apart from the rows.
+    beside = {
+        name: Worth.of(limit_draws(outcome, num_draws)[0], key_of_outcome(key, name))
+        for name, outcome in outcomes.items()
+        if not isinstance(outcome, Outcome)
+    }
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         outcome_values = {
             outcome: OutcomeValue(
@@ -466,7 +475,7 @@ def policy_values(
                 values[j][:, i],
                 *summarise_draws(values[j][:, i]),
                 float(gaps[j][:, i].max()),
-                effective_of(posterior, values[j][:, i]),
+                effective_of(worth, values[j][:, i], beside.get(outcome)),
             )
             for j, outcome in enumerate(jobs)
             if outcome is not None
@@ -484,7 +493,7 @@ def policy_values(
             outcome_values,
             words,
             log_words,
-            effective_of(posterior, values_of_policy),
+            effective_of(worth, values_of_policy),
         )
     return results
 
@@ -673,17 +682,26 @@ def describe_unit(objective: Objective) -> str:
     return f"per start of {start}, in units of the value ({describe_value(objective)})"
 
 
-def effective_of(posterior: object, values: Float[np.ndarray, " N"]) -> float | None:
-    """`effective` of a value: None, but where chains made the draws and they are worth fewer independent ones."""
-    number = effective_number(posterior, values)
+def effective_of(worth: Worth, values: Float[np.ndarray, " N"], beside: Worth | None = None) -> float | None:
+    """`effective` of a value: None, but where the draws are worth fewer independent ones.
+
+    Args:
+        worth: of the draws.
+        values: one for each draw.
+        beside: of what was drawn beside the rows, where that was another belief.
+    """
+    number = worth.number(values)
+    # Two beliefs, two errors: their variances add up, and each counts the picking.
+    if beside is not None and not isinstance(beside.belief, HoldsDraws):
+        number = 1.0 / (1.0 / number + 1.0 / beside.number(values) - 1.0 / len(values))
     return number if number < len(values) else None
 
 
 def describe_effective(value: PolicyValue) -> list[str]:
-    """A line on draws of chains that are worth fewer independent ones."""
+    """A line on draws that are worth fewer independent ones."""
     if value.effective is None:
         return []
-    return [f"draws are autocorrelated: the error is that of {value.effective:.0f} independent ones"]
+    return [f"draws are not independent: the error is that of {value.effective:.0f} that are"]
 
 
 def describe_start(value: PolicyValue) -> str:

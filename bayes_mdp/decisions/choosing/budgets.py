@@ -55,7 +55,6 @@ from bayes_mdp.inference.pair_draws import (
     ListsMDPs,
     PairRows,
     central_interval,
-    effective_number,
     limit_draws,
     pair_draws,
     pairs_of_mdp,
@@ -170,7 +169,7 @@ def independent_draws(
     if isinstance(belief, HoldsDraws):
         # Where nothing exceeded the budget the costs tell of autocorrelation only in the middle; the tail counts.
         tail = costs > np.quantile(costs, 1.0 - allowed)
-        worth = min(effective_number(belief, x.astype(float)) for x in (costs, over, tail))
+        worth = min(belief.effective_number(x.astype(float)) for x in (costs, over, tail))
     elif isinstance(belief, KnowsWorth):
         # Picked at random, so that two errors add up: that of what is held, and that of the picking.
         worth = 1.0 / (1.0 / number + 1.0 / max(belief.worth_of_picks(), 1.0))
