@@ -194,10 +194,6 @@ class ConjugatePosterior(Fitted):
         """None: there is nothing to be weighted."""
         return None
 
-    def worth_of_picks(self) -> float:
-        """Infinite: each of its draws is fresh."""
-        return np.inf
-
     @property
     def in_closed_form(self) -> bool:
         """True; but where rewards are draws."""
