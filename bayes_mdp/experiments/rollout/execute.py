@@ -329,8 +329,7 @@ def play_chunk(
         first_row, num_rows: which rows; traced.
         mesh: the devices that share the seeds.
     """
-    axes = _axes(setting, own_env)
-    seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
+    seeds = partial(play, layout, _axes(setting, own_env))
     specs = _specs(setting, own_env), EACH, EACH, ALL, ALL
     return on_each_device(seeds, mesh, specs)(setting, keys, carry, first_row, num_rows)
 
