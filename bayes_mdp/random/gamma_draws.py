@@ -104,7 +104,10 @@ def _draw(
 
     def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         index, draw = carry
-        return index + 1, jnp.where(jnp.isposinf(draw), _propose(words, [index], shape, number, finish), draw)
+        # Tied to the round, or what does not depend on it would be moved out of the loop: a dozen small kernels that
+        # take a quarter of a second to compile, and run whether or not the loop does.
+        index, *tied = lax.optimization_barrier((index, words, shape, number))
+        return index + 1, jnp.where(jnp.isposinf(draw), _propose(tied[0], [index], *tied[1:], finish), draw)
 
     # Three rounds for everything, then single rounds of fresh words until nothing is inf.
     start = (jnp.uint32(_UNROLLED_ROUNDS), _propose(words, range(_UNROLLED_ROUNDS), shape, number, finish))

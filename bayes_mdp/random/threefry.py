@@ -47,8 +47,9 @@ def threefry_blocks(key_data: UInt32[Array, "2"], counters: Sequence[Block]) -> 
     for group in range(5):
         for rotations in (_ROTATIONS[group % 2][:2], _ROTATIONS[group % 2][2:]):
             state = _rounds(state, rotations)
-        low_key = keys[(group + 2) % 3] + np.uint32(group + 1)
-        state = [(high + keys[(group + 1) % 3], low + low_key) for high, low in state]
+        first, second, number = keys[(group + 1) % 3], keys[(group + 2) % 3], np.uint32(group + 1)
+        # In this order: a sum of key and number alone would be moved out of every loop, into a kernel of its own.
+        state = [(high + first, low + second + number) for high, low in state]
     return state
 
 
@@ -174,7 +175,7 @@ _ERFINV_TAIL = np.array([
 
 def polynomial(coefficients: Sequence[ArrayLike], t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Evaluate `sum_k coefficients[k] t^k` by Estrin's scheme: halves the chain of dependent products of Horner's."""
-    terms, power = [jnp.asarray(c, t.dtype) for c in coefficients], t
+    terms, power = [c if isinstance(c, jax.Array) else np.asarray(c, t.dtype) for c in coefficients], t
     while len(terms) > 1:
         pairs = [low + high * power for low, high in zip(terms[::2], terms[1::2], strict=False)]
         terms, power = pairs + terms[len(terms) & ~1 :], power * power
