@@ -92,6 +92,8 @@ def pytest_runtest_call(item):
 def pytest_collection_finish():
     """Annotations are checked from the first test on: files may make wrong arguments when they are imported."""
     typecheck.begin()
+    # Modules and items stay to the end: collections of garbage need not look at them.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

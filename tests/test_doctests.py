@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -33,26 +34,45 @@ NEEDS = {
     "GymnaxEnv": "gymnax",
 }
 """Name -> the module without which its example is left out."""
+LINE = re.compile(r"^(?P<indent> *)(?:(?:class|def) (?P<name>\w+)|>>> )", re.MULTILINE)
+"""Where a class or a function begins, or a line of an example."""
 
 
 @cache
-def examples() -> dict[str, str]:
-    """Full name -> docstring, of all that have an example. The source is read: to import all of it takes long."""
-    return {name: doc for path in sorted(ROOT.rglob("*.py")) for name, doc in _in_file(path)}
+def examples() -> dict[str, Path]:
+    """Full name -> file, of all that have an example.
+
+    Lines are read, nothing is parsed or imported: this happens wherever tests are collected, most often for others.
+    """
+    return {name: path for path in sorted(ROOT.rglob("*.py")) for name in _in_file(path.read_text("utf-8"), path)}
 
 
-def _in_file(path: Path) -> Iterator[tuple[str, str]]:
-    text = path.read_text(encoding="utf-8")
+def _in_file(text: str, path: Path) -> Iterator[str]:
     if ">>> " not in text:
         return
     module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
-    waiting: list[tuple[str, ast.Module | ast.ClassDef | ast.FunctionDef]] = [(module, ast.parse(text))]
-    while waiting:
-        name, node = waiting.pop()
-        doc = ast.get_docstring(node)
-        if doc is not None and ">>> " in doc:
-            yield name, doc
-        waiting += [(f"{name}.{x.name}", x) for x in node.body if isinstance(x, ast.ClassDef | ast.FunctionDef)]
+    # What the line is inside of: (indentation, name).
+    around: list[tuple[int, str]] = []
+    for line in LINE.finditer(text):
+        indent, name = len(line["indent"]), line["name"]
+        around = [outer for outer in around if outer[0] < indent]
+        if name is None:
+            yield ".".join([module, *(name for _, name in around)])
+        else:
+            around.append((indent, name))
+
+
+def doc_of(name: str) -> str:
+    """The docstring of a name of `examples`."""
+    path = examples()[name]
+    node: ast.AST = ast.parse(path.read_text("utf-8"))
+    module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+    for part in name.removeprefix(module).split(".")[1:]:
+        assert isinstance(node, ast.Module | ast.ClassDef)
+        # The last one: what stands before it is an overload.
+        node = [x for x in node.body if isinstance(x, ast.ClassDef | ast.FunctionDef) and x.name == part][-1]
+    assert isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    return ast.get_docstring(node) or ""
 
 
 def run(name: str, doc: str) -> doctest.TestResults:
@@ -67,7 +87,7 @@ def check(name: str) -> None:
     needed = NEEDS.get(name.rpartition(".")[2])
     if needed is not None and find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    result = run(name, examples()[name])
+    result = run(name, doc_of(name))
     assert result.attempted > 0
     assert result.failed == 0
 

@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 
 from bayes_mdp.decisions.policy_evaluation import read_action_probs, read_start
 from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples, posterior_samples
-from bayes_mdp.mdp import MDP, CanSample, Discounted, Episodic, Objective, PolicyLike, SparseMDP
+from bayes_mdp.mdp import MDP, CanSample, Discounted, Episodic, Objective, PolicyLike, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import step_discount
@@ -173,6 +173,20 @@ def tipping_point(
 
     # The value falls in the factor, which is searched on a log scale, from 1 (no unrecorded causes) on.
     return _crossing(surplus, float(np.log(MOST_FACTOR)), lambda log_factor: float(np.exp(log_factor)))
+
+
+def outcomes_of_mdp(paid: Float[np.ndarray, "S A O"], space: StateActionSpace) -> Float[np.ndarray, "S A O1"]:
+    """Rewards by the outcomes of a space in the order of its MDPs, as `outcome_reward` has them.
+
+    Args:
+        paid: of each outcome of the space.
+        space: of the rewards.
+    """
+    if space.successors is None or not space.ends:
+        return paid
+    # A sparse MDP keeps the end apart, after all places; the place that listed it stays, and has probability zero.
+    end = np.where(space.successors == space.n_states, paid, 0.0).sum(-1, keepdims=True)
+    return np.concatenate([paid, end], -1)
 
 
 def tipping_tilt(

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.decisions.outcomes import summarise_draws
-from bayes_mdp.inference.context_posterior import ContextDraws, ContextPosterior
+from bayes_mdp.inference.context_posterior import ContextDraws, ContextPosterior, contexts_of_log
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel
@@ -416,14 +416,15 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
 
     Args:
         log: with covariates.
-        space: of the log.
+        space: with the labels and the contexts of the log, and perhaps more contexts.
         by: the covariates that practice looks at; None: all of them; (): none.
 
     Returns:
-        Float64[C S A], rows that sum to one.
+        Float64[C S A], in the contexts of the space, rows that sum to one.
 
     Raises:
-        TypeError: a log or a space without covariates. ValueError: no such covariate.
+        TypeError: a log or a space without covariates. ValueError: no such covariate; labels, or a context, of the log
+            that the space does not have.
 
     Example:
         >>> import pandas as pd
@@ -435,7 +436,9 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     check_type("log", log, Log, "a Log (see read_log)")
     if not isinstance(space, ContextSpace) or not isinstance(log.covariates, LoggedContexts):
         raise TypeError("log or space has no contexts, expected those of a log read with covariates=")
-    contexts = log.covariates.contexts
+    # By pattern: the log may number its contexts, or have others, than those of the space.
+    about = contexts_of_log(log, space, "log")
+    contexts = about.contexts
     group = np.zeros(len(contexts), int)
     if by is None or len(by):
         # Every pattern a group of its own, unless some covariates are named.
@@ -443,7 +446,7 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     counts = np.zeros((group.max() + 1, *space.shape))
     data = log.transitions
     # Scatter: one count for each row of the log, by (group, state, action).
-    np.add.at(counts, (group[log.covariates.index], np.asarray(data.state), np.asarray(data.action)), 1.0)
+    np.add.at(counts, (group[about.index], np.asarray(data.state), np.asarray(data.action)), 1.0)
     pooled = counts.sum(0)
     legal = np.ones(space.shape) if space.legal is None else np.asarray(space.legal, float)
     # Where nobody was seen, all legal actions alike.
@@ -601,12 +604,13 @@ def exogenous(mdps: Sequence[MDP], moves: ArrayLike) -> SparseMDP:
         # P(z', s' | z, s, a) = P(s' | s, a, z) M(z' | z): a product over the pair of next values.
         whole = (rows[:, :, :, None, :] * chain[:, None, None, :, None]).reshape(number * size, actions, -1)
         listed = np.broadcast_to(np.arange(number * size), whole.shape)
-        ends = [mdp.end_probs for mdp in mdps]
-        together = None if ends[0] is None else np.concatenate([np.asarray(x, np.float64) for x in ends])
+        # Without an end, or a mask, an MDP never ends and every action is legal: as beside those that have one.
+        ends = [np.zeros((size, actions)) if mdp.end_probs is None else np.asarray(mdp.end_probs) for mdp in mdps]
+        together = None if all(mdp.end_probs is None for mdp in mdps) else np.concatenate(ends).astype(np.float64)
         first = [mdp.initial for mdp in mdps]
         # Values of z are equally likely at the start.
         start = None if any(x is None for x in first) else np.concatenate([np.asarray(x) for x in first]) / number
         reward = np.concatenate([np.asarray(mdp.reward, np.float64) for mdp in mdps])
-        legal = [mdp.legal for mdp in mdps]
-        allowed = None if legal[0] is None else np.concatenate([np.asarray(x) for x in legal])
+        legal = [np.ones((size, actions), bool) if mdp.legal is None else np.asarray(mdp.legal) for mdp in mdps]
+        allowed = None if all(mdp.legal is None for mdp in mdps) else np.concatenate(legal)
         return SparseMDP(listed, whole, reward, end_probs=together, legal=allowed, initial=start)

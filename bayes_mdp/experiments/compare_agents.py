@@ -146,7 +146,7 @@ def _pad_task(env: Environment) -> Task:
 
     All these tasks then have arrays of the same shapes, and an agent is compiled once for all of them.
     """
-    mdp = _dense(env)
+    mdp = env.mdp.to_dense()
     n, extra = mdp.n_states, N_STATES - mdp.n_states
     # States that nothing leads to change no value; three next states keep their rows as uncertain as others.
     rows = np.zeros((N_STATES, mdp.n_actions, N_STATES))
@@ -161,7 +161,7 @@ def unit_task(env: Environment, horizon: int) -> Task:
     """`NUM_EPISODES` with rewards mapped onto [0, 1], their noise, and a prior that knows its standard deviation."""
     from bayes_mdp.models import dirichlet_normal
 
-    mdp = _dense(env)
+    mdp = env.mdp.to_dense()
     reward = np.asarray(mdp.reward, np.float64)
     reward = (reward - reward.min()) / (reward.max() - reward.min())
     unit = MDP(mdp.transition_probs, reward, legal=mdp.legal, initial=mdp.initial)
@@ -169,10 +169,6 @@ def unit_task(env: Environment, horizon: int) -> Task:
     # Total concentration 1: a flat Dirichlet over all states would outweigh the data of a short run.
     prior = dirichlet_normal(1.0 / mdp.n_states, 0.0, 1.0, NOISE)
     return Task(Environment(unit, law, name=env.name), Episodic(horizon), NUM_EPISODES, prior)
-
-
-def _dense(env: Environment) -> MDP:
-    return env.mdp.to_dense() if isinstance(env.mdp, SparseMDP) else env.mdp
 
 
 Item = TypeVar("Item")
@@ -516,7 +512,19 @@ def _play_all(
     for agent, env in product(players, tasks):
         # "average" costs nothing, but needs the optimal gain.
         regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
-        case = RunConfig(players[agent], *_run_arguments(tasks[env], keys[env]), num_seeds, regret, options)
+        task = tasks[env]
+        case = RunConfig(
+            agent=players[agent],
+            env=task.env,
+            objective=task.objective,
+            key=keys[env],
+            prior=task.prior,
+            num_steps=task.num_steps,
+            num_episodes=task.num_episodes,
+            num_seeds=num_seeds,
+            asked_regret=regret,
+            options=options,
+        )
         # The number, because names may hold what a file name may not.
         name = names[agent, env] = f"{len(names)}-{_plain(agent)}-{_plain(env)}"
         computes[name] = partial(_play, case)
@@ -527,13 +535,6 @@ def _play_all(
     if all(refused):
         raise ValueError(f"every agent was refused on every problem, the first: {refused[0]}")
     return played
-
-
-def _run_arguments(
-    task: Task, key: PRNGKeyArray
-) -> tuple[Environment, Objective, PRNGKeyArray, PriorLike, int | None, int | None]:
-    """The fields of a `RunConfig` from `env` to `num_episodes`."""
-    return task.env, task.objective, key, task.prior, task.num_steps, task.num_episodes
 
 
 def _plain(name: str) -> str:

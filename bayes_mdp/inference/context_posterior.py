@@ -27,7 +27,7 @@ from bayes_mdp.inference.detection.trace import improper_value
 from bayes_mdp.inference.draws.chains import HasChains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
-from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.fitted import MEAN_DRAWS, Fitted
 from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode, find_mode
 from bayes_mdp.inference.integrals.row_density import MANY, RowDensity, visited_cells
 from bayes_mdp.inference.polya_gamma import stick_draws
@@ -42,6 +42,7 @@ from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regressions import RowLaw, row_laws
 from bayes_mdp.models.reward_laws import reshape_law, tabulate, unwrap
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 DRAWS = 4000
 """Of a belief in closed form over all contexts together, of which a posterior of one context is made."""
-MEAN_DRAWS = 400
-"""Behind the mean rewards of outcomes."""
 LARGE = 200_000
 """Cells (context, state, action) above which "auto" draws about the mode, where the weights are good."""
 FLAT = 1e4
@@ -79,14 +78,14 @@ class ContextDraws(GivenDraws):
     """The posterior of one context by draws, which know how often its pairs were visited.
 
     Args:
-        visits: Float64[S A], transitions of the log in this context.
+        visits: Float64[*H S A], transitions of the log in this context; along a path in that of each step.
         outcomes: name -> the same rows, whose rewards are that outcome; None: there are none.
     """
 
-    visits: Float[AnyArray, "S A"] | None = None
+    visits: Float[AnyArray, "*H S A"] | None = None
     outcomes: "dict[str, ContextDraws] | None" = None
 
-    def visit_counts(self) -> Float[AnyArray, "S A"]:
+    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
         """How often every pair was visited in this context; other contexts inform its rows too."""
         return np.zeros(self.space.shape) if self.visits is None else self.visits
 
@@ -157,6 +156,18 @@ class ContextPosterior:
     @property
     def mcmc(self) -> None:
         """None: chains are those of `base`."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """What other posteriors have is missed in one sentence."""
+            if name == "update":
+                raise AttributeError(
+                    "a posterior in contexts has no update: infer again with the rows of both logs in one, or update "
+                    f"posterior.at(pattern), where each context is a belief of its own {see('how-to/covariates')}"
+                )
+            # The ordinary error.
+            return object.__getattribute__(self, name)
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -370,7 +381,9 @@ class ContextPosterior:
         # Separate beliefs: a key for each context, because contexts are independent of each other here.
         with jax.enable_x64(True):
             keys = jax.random.split(key, len(self.contexts))
-            drawn = [_apart(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))]
+            drawn = [
+                tables_by_context(self.at(c).sample(keys[c], (num,)), self._one) for c in range(len(self.contexts))
+            ]
         # Axis 1 is the context.
         rows, reward = (np.concatenate(blocks, 1) for blocks in zip(*drawn, strict=True))
         return Tables(rows, reward), np.arange(num)
@@ -380,6 +393,23 @@ class ContextPosterior:
         """The space with the first context alone."""
         return self.space.with_contexts(self.contexts.take(np.array([0])))
 
+    def mean_tables(
+        self, places: Int[np.ndarray, " n"]
+    ) -> tuple[Float[np.ndarray, "n S A O"], Float[np.ndarray, "n S A"]]:
+        """The posterior mean of rows and rewards in some contexts.
+
+        Args:
+            places: of the contexts.
+        """
+        if self.parts is None:
+            return self.tables.rows[:, places].mean(0), self.tables.reward[:, places].mean(0)
+        # Beliefs by context know their means without draws.
+        with jax.enable_x64(True):
+            means = [to_float64(self.at(int(c))).mean_mdp() for c in places]
+            mean_mdps = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *means)
+        rows, reward = tables_by_context(mean_mdps, self._one)
+        return rows[:, 0], reward[:, 0]
+
     def outcome_reward(self, places: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n S A O"] | None:
         """The mean reward of every outcome in some contexts; None: rewards do not depend on the outcome.
 
@@ -388,6 +418,11 @@ class ContextPosterior:
         """
         if self.mean_by_outcome is not None:
             return self.mean_by_outcome[places]
+        if self.parts is not None:
+            # A fixed key: the same posterior has the same numbers each time.
+            key, parts = jax.random.key(0), [self.at(int(c)) for c in places]
+            means = [x.mean_outcome_reward(key) for x in parts]
+            return None if means[0] is None else np.stack(means)
         if self.sites is None or self.program is None:
             return None
         mean = outcome_rewards(self.program, self.space, self.sites)
@@ -400,22 +435,25 @@ class ContextPosterior:
             path: a row for each step, with a column for each covariate.
 
         Returns:
-            An ordinary posterior in a space with a horizon, for `Episodic(H)`.
+            An ordinary posterior in a space with a horizon, for `Episodic(H)`, with the outcomes that were learnt
+            beside the reward.
 
         Raises:
             ValueError: as `at`; contexts without common draws.
         """
         # Row h of the path is a context, and its rows become those of step h: an MDP with a horizon as long as the
-        # path.
+        # path. All else is as in one context: masks, listed successors, outcomes.
         moved = self._in_new_contexts(self.contexts.read(path))
-        tables, alone = moved.tables, self.space.alone
-        known = {name: getattr(alone, name) for name in ("ends", "states", "actions", "legal", "support")}
-        space = StateActionSpace(alone.n_states, alone.n_actions, horizon=tables.rows.shape[1], **known)
-        with jax.enable_x64(True):
-            mdps = jax.vmap(space.mdp)(jnp.asarray(tables.rows), jnp.asarray(tables.reward))
-            mdps = jax.tree.map(np.asarray, mdps)
-        number = len(tables.rows)
-        return GivenDraws(mdps, np.full(number, 1.0 / number), space, worth_each=self.worth_each)
+        space = replace(self.space.alone, horizon=len(moved.contexts))
+
+        def draws(one: ContextPosterior, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
+            rows, reward = one.tables
+            with jax.enable_x64(True):
+                mdps = jax.tree.map(np.asarray, jax.vmap(space.mdp)(jnp.asarray(rows), jnp.asarray(reward)))
+            equal, visits = np.full(len(rows), 1.0 / len(rows)), None if one.counts is None else one.counts.sum(-1)
+            return ContextDraws(mdps, equal, space, one.num_chains, one.worth_each, visits, outcomes)
+
+        return draws(moved, {name: draws(outcome, None) for name, outcome in moved.paired.items()} or None)
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
         """The coefficients of a law of rows or rewards on the scale of its columns: mean, sd, and 95 % interval.
@@ -592,7 +630,7 @@ def in_contexts(
         mdps = base.sample(key, (DRAWS,))
     # Picks from what the posterior of all contexts holds: weighted draws, perhaps.
     worth_each = min(1.0, base.worth_of_picks() / DRAWS)
-    together = _apart(mdps, space)
+    together = tables_by_context(mdps, space)
     common = {"base": base, "laws": laws, "doubts": doubts, "worth_each": worth_each}
     return ContextPosterior(space, prior, base.method, counts, together=together, **common)
 
@@ -771,28 +809,44 @@ def _places(some: Contexts, among: Contexts) -> np.ndarray:
 def _read_data(data: object, space: ContextSpace) -> LoggedContexts | None:
     if data is None:
         return None
-    if not isinstance(data, Log) or data.covariates is None:
-        data_words = "a Log without covariates" if isinstance(data, Log) else f"a {type(data).__name__}"
+    about = contexts_of_log(data, space, "data")
+    if not len(about.index):
+        raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
+    return about
+
+
+def contexts_of_log(log: object, space: ContextSpace, name: str) -> LoggedContexts:
+    """The contexts of a log by the numbers of a space, which may have them in another order, and more of them.
+
+    Args:
+        log: any object.
+        space: with contexts.
+        name: of the log, for errors.
+
+    Raises:
+        TypeError: a log without covariates, or none. ValueError: other labels or covariates, or a context that the
+            space does not have.
+    """
+    if not isinstance(log, Log) or log.covariates is None:
+        log_words = "a Log without covariates" if isinstance(log, Log) else f"a {type(log).__name__}"
         raise TypeError(
-            f"data is {data_words}, and space has contexts, expected a log that was read with the same covariates= "
+            f"{name} is {log_words}, and space has contexts, expected a log that was read with the same covariates= "
             f"{see('how-to/covariates')}"
         )
-    about = data.covariates
+    about = log.covariates
     if not isinstance(about, LoggedContexts):
-        raise TypeError(f"data.covariates is a {type(about).__name__}, expected those of read_log")
-    check_labels("data.states", data.states, space.logged_states)
-    check_labels("data.actions", data.actions, space.action_names)
+        raise TypeError(f"{name}.covariates is a {type(about).__name__}, expected those of read_log")
+    check_labels(f"{name}.states", log.states, space.logged_states)
+    check_labels(f"{name}.actions", log.actions, space.action_names)
     if about.contexts.names != space.contexts.names:
         raise ValueError(
-            f"data has the covariates {', '.join(about.contexts.names)}, expected {', '.join(space.contexts.names)}"
+            f"{name} has the covariates {', '.join(about.contexts.names)}, expected {', '.join(space.contexts.names)}"
         )
-    if not np.size(data.transitions.state):
-        raise ValueError("data holds no transitions, expected at least one (or data=None for the prior)")
     # The contexts of the log may be numbered differently in the space: by their labels, not their numbers.
     moved = _places(about.contexts, space.contexts)
     unknown = np.flatnonzero((moved < 0) & (about.contexts.transitions > 0))
     if len(unknown):
-        raise ValueError(f"data has the context {about.contexts.label(unknown[0])}, which the space does not have")
+        raise ValueError(f"{name} has the context {about.contexts.label(unknown[0])}, which the space does not have")
     return LoggedContexts(space.contexts, moved[about.index], about.subject)
 
 
@@ -964,17 +1018,26 @@ def outcome_rewards(
     return mean if mean.ndim else None
 
 
-def _apart(mdps: Any, space: ContextSpace) -> Tables:
-    """Draws of all contexts side by side, context by context."""
+def tables_by_context(mdps: Any, space: ContextSpace) -> Tables:
+    """Draws of all contexts side by side, context by context, with the outcomes of the space.
+
+    Args:
+        mdps: of `space.side_by_side`, with a leading axis N.
+        space: with contexts.
+    """
     shape = (len(mdps.reward), space.n_contexts, *space.shape)
     rows = np.asarray(mdps.row_probs, np.float64)
-    # The end is the last outcome of a row: it is put back where the MDP keeps it apart.
-    if mdps.end_probs is not None and space.n_contexts == 1:
-        rows = np.concatenate([rows, np.asarray(mdps.end_probs)[..., None]], -1)
-    elif mdps.end_probs is not None:
-        # The place of the end holds no state; its probability stands apart.
-        rows[..., -1] = np.asarray(mdps.end_probs)
-    return Tables(rows.reshape(*shape, -1), np.asarray(mdps.reward, np.float64).reshape(shape))
+    rows = rows.reshape(*shape, rows.shape[-1])
+    # The end is one of the outcomes: it is put back where the MDP keeps it apart.
+    if mdps.end_probs is not None:
+        end = np.asarray(mdps.end_probs, np.float64).reshape(*shape, 1)
+        if space.successors is not None:
+            # The place that lists it holds no state.
+            rows = np.where(space.successors == space.n_states, end, rows)
+        else:
+            # Last of all outcomes; side by side they are listed, and its place holds no state.
+            rows = np.concatenate([rows[..., : space.n_states], end], -1)
+    return Tables(rows, np.asarray(mdps.reward, np.float64).reshape(shape))
 
 
 @traced_alone

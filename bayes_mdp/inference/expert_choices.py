@@ -27,6 +27,7 @@ from bayes_mdp.mdp import (
     StateActionSpace,
     Transitions,
 )
+from bayes_mdp.mdp.data.transitions import check_transitions
 from bayes_mdp.mdp.objectives import check_fit, check_objective
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, to_mdp
 from bayes_mdp.planning import solve
@@ -156,11 +157,32 @@ def prior_with_choices(
             f"hours, more than max_hours={choices.max_hours:g}, expected fewer states, or fewer draws "
             "(NUTS(num_samples=...)), or method='laplace'"
         )
-    data = data.transitions if isinstance(data, Log) else data.counts(space) if isinstance(data, FoldedLog) else data
-    table = Counts.of(data, space) if isinstance(data, Transitions) else data
-    # Choices are counted by pair; when they were made does not matter.
-    counts = np.asarray(table.transitions, np.float64).sum(-1)
-    return program_with_choices(prior, choices, counts), method
+    return program_with_choices(prior, choices, choice_counts(data, space)), method
+
+
+def choice_counts(data: Transitions | Log | Counts | FoldedLog, space: StateActionSpace) -> Float[np.ndarray, "S A"]:
+    """How often each action was chosen in each state; when does not matter.
+
+    A row whose next state was not observed is a choice all the same; of `Counts` it is not known.
+
+    Args:
+        data: checked or not.
+        space: of the data, without a horizon.
+
+    Raises:
+        ValueError, TypeError: as `check_transitions`, or `FoldedLog.check`.
+    """
+    if isinstance(data, Counts):
+        return np.asarray(data.transitions, np.float64).sum(-1)
+    if isinstance(data, FoldedLog):
+        data.check(space)
+        columns, weight = data.cells.where, data.cells.count
+    else:
+        columns, weight = data.transitions if isinstance(data, Log) else data, 1.0
+        check_transitions(columns, space)
+    counts = np.zeros(space.shape)
+    np.add.at(counts, (np.asarray(columns.state), np.asarray(columns.action)), weight)
+    return counts
 
 
 def hours_of(objective: Objective, space: StateActionSpace, method: str | Method) -> float:

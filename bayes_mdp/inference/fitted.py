@@ -51,6 +51,8 @@ BLOCK = 50
 NUMBERS_AT_ONCE = 2**24  # probabilities that are drawn at once
 MOMENT_DRAWS = 1000
 """Draws behind the moments of a posterior that has no formula for them."""
+MEAN_DRAWS = 400
+"""Draws behind the mean rewards of outcomes."""
 NOTHING: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
@@ -345,7 +347,7 @@ class Fitted(Module):
 
     def notes(self) -> list[str]:
         """What the draws of its chains cannot show, one sentence each."""
-        return []
+        return [] if self.chains is None else self.chains.notes()
 
     # What of it is exact.
 
@@ -412,6 +414,23 @@ class Fitted(Module):
     def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
         """Mean rewards, [*H S A] or [*H S A O], where they are known; None: they are not."""
         return None if self.reference is self else self.reference.known_reward
+
+    def mean_outcome_reward(self, key: PRNGKeyArray) -> Float[np.ndarray, "*H S A O"] | None:
+        """The mean reward of every outcome, where no number is known by draws; None: it does not depend on the outcome.
+
+        Args:
+            key: of the draws.
+        """
+        if not self.rewards_by_outcome:
+            return None
+        if self.known_reward is not None:
+            return self.known_reward
+        index = np.zeros(MEAN_DRAWS, np.int32)
+        # A component for each draw, by weight.
+        if self.log_weights is not None:
+            index = np.asarray(jax.random.categorical(key, jnp.asarray(self.log_weights), shape=index.shape))
+        # Outcomes that are impossible have no mean.
+        return np.nan_to_num(self.draw_laws(key, index).mean.mean(0))
 
     # The program and its sites.
 

@@ -388,6 +388,45 @@ class MixturePosterior(Fitted):
         raise refusals[0]
 
 
+class HyperparameterMixture(MixturePosterior):
+    """One component for each value of the hyperparameters, a node of a grid or a draw; all share the data."""
+
+    data_statistics: eqx.AbstractVar[ConjugatePosterior]
+    hyperparameters: eqx.AbstractVar[dict[str, AnyArray]]
+
+    @property
+    def space(self) -> StateActionSpace:  # type: ignore[override]
+        """Sizes, names, masks."""
+        return self.data_statistics.space
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on the outcome, not on state and action alone."""
+        return self.data_statistics.rewards_by_outcome
+
+    @property
+    def components(self) -> ConjugatePosterior:  # type: ignore[override]
+        """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
+        return jax.vmap(self.component)(jnp.arange(self.num_components))
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The draws of the hyperparameters."""
+        return self.hyperparameters
+
+    def visit_counts(self) -> Pairs:
+        """Number of observed transitions from every pair."""
+        return self.data_statistics.visit_counts()
+
+    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
+        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
+        self.data_statistics.check(transitions, weight)
+
+    def reward_support(self) -> RewardSupport:
+        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
+        return self.data_statistics.reward_support()
+
+
 class Mixture(MixturePosterior):
     """A mixture of posteriors of one kind (built by `mixture` and `infer`); see `MixturePosterior` for what it can do.
 

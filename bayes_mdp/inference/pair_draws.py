@@ -17,8 +17,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
 
-from bayes_mdp.mdp import MDP, CanSample, SparseMDP, StateActionSpace
-from bayes_mdp.mdp.abilities import Sizes, sizes_of
+from bayes_mdp.mdp import MDP, CanSample, SparseMDP
+from bayes_mdp.mdp.abilities import CanSize, Sizes, sizes_of
+from bayes_mdp.mdp.space import OfSpace
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.typing import AnyArray
@@ -173,12 +174,8 @@ class PairDraws:
 
 
 @runtime_checkable
-class CanDrawPairs(Protocol):
+class CanDrawPairs(CanSize, Protocol):
     """Draws the rows and mean rewards of some pairs without those of others."""
-
-    def sizes(self) -> Sizes:
-        """What all draws have in common. Host side."""
-        ...
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """Draws of the needed pairs; the same key gives a pair the same draws, whichever others are needed."""
@@ -195,13 +192,8 @@ class CanDrawOutcome(Protocol):
 
 
 @runtime_checkable
-class HoldsDraws(Protocol):
+class HoldsDraws(OfSpace, Protocol):
     """A belief that is a fixed number of draws: each is used once, as none can be drawn anew."""
-
-    @property
-    def space(self) -> StateActionSpace:
-        """Sizes, names, masks."""
-        ...
 
     @property
     def num_held(self) -> int:

@@ -12,7 +12,7 @@ the density prod_j S(n_j, t_j) (a m_j)^t_j Gamma(a) / Gamma(a + n), S the Stirli
 of outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and Blei 2006).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import Components, Conjug
 from bayes_mdp.inference.draws.chains import Chains, Scalars, summarise_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
-from bayes_mdp.inference.mixtures import MixturePosterior
+from bayes_mdp.inference.mixtures import HyperparameterMixture
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, PairMoments
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
@@ -38,7 +38,6 @@ from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes, pooled_outcomes, state_rows
-from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import bar_of
@@ -409,7 +408,7 @@ def slice_step(rng: np.random.Generator, start: float, log_density: Callable[[fl
 Pairs = Float[AnyArray, "*H S A"]
 
 
-class PooledPosterior(MixturePosterior):
+class PooledPosterior(HyperparameterMixture):
     """A mixture of conjugate posteriors, one for each draw of what their rows share (built by `infer`).
 
     Given the row m_s of every state and the totals c_sa, row (s, a) is Dirichlet(c_sa m_s + counts): exact. New data
@@ -444,11 +443,6 @@ class PooledPosterior(MixturePosterior):
         return "gibbs"
 
     @property
-    def space(self) -> StateActionSpace:  # type: ignore[override]
-        """Sizes, names, masks."""
-        return self.data_statistics.space
-
-    @property
     def program(self) -> Prior | None:
         """The prior program."""
         return self.prior
@@ -459,24 +453,9 @@ class PooledPosterior(MixturePosterior):
         return False
 
     @property
-    def site_draws(self) -> Mapping[str, AnyArray]:
-        """The draws of the hyperparameters."""
-        return self.hyperparameters
-
-    @property
     def chains(self) -> Chains | None:
         """Those of the hyperparameters; None: draws from the prior."""
         return self.mcmc
-
-    @property
-    def rewards_by_outcome(self) -> bool:
-        """Whether rewards depend on the outcome, not on state and action alone."""
-        return self.data_statistics.rewards_by_outcome
-
-    @property
-    def components(self) -> ConjugatePosterior:  # type: ignore[override]
-        """One posterior whose arrays have a leading axis K (K times all concentrations)."""
-        return jax.vmap(self.component)(jnp.arange(self.num_components))
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
@@ -564,10 +543,6 @@ class PooledPosterior(MixturePosterior):
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         return [] if self.mcmc is None else self.mcmc.problems()
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         drawn = "draws from the prior" if self.mcmc is None else self.mcmc.described()
@@ -580,10 +555,6 @@ class PooledPosterior(MixturePosterior):
     def latent_sites(self) -> LatentSites:
         """The weighted draws of the sites that are numbers."""
         return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
-
-    def visit_counts(self) -> Pairs:
-        """Number of observed transitions from every pair."""
-        return self.data_statistics.visit_counts()
 
     def prior_share(self) -> Pairs:
         """The part of each row's mean that comes from the prior and from no data (`CanWeighPrior`).
@@ -625,14 +596,6 @@ class PooledPosterior(MixturePosterior):
     def pair_moments(self) -> PairMoments:
         """As that of every mixture; `prior_share` is that of this posterior, not the mean over components."""
         return super().pair_moments()._replace(prior_share=self.prior_share())
-
-    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
-        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
-        self.data_statistics.check(transitions, weight)
-
-    def reward_support(self) -> RewardSupport:
-        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
-        return self.data_statistics.reward_support()
 
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "PooledPosterior":
         """The posterior after one transition, a block, or `Counts`: components by conjugacy, weights by likelihood.

@@ -12,7 +12,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, overload
 
@@ -215,6 +215,7 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
+    data = _without_covariates(data)
     if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
         prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     with stage("infer (which route)"):
@@ -270,6 +271,20 @@ def _in_contexts(
     if posterior.base is None:  # else `infer` of all contexts has warned
         warn_of(posterior, stacklevel=4)
     return posterior
+
+
+def _without_covariates(
+    data: Transitions | Log | Counts | FoldedLog | None,
+) -> Transitions | Log | Counts | FoldedLog | None:
+    """The data for a space without contexts; a UserWarning says that covariates of a log are ignored there."""
+    if not isinstance(data, Log) or data.covariates is None:
+        return data
+    warn_user(
+        f"data has {data.covariates.contexts}, and space has none: they are ignored, and all subjects are taken to be "
+        "alike; StateActionSpace.from_log(log) is the space with contexts, and a log that is read without covariates "
+        f"says that none are meant {see('how-to/covariates')}"
+    )
+    return replace(data, covariates=None)
 
 
 def _with_sources(

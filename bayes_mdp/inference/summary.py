@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp import CanCount, StateActionSpace
 from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.mdp.protocols import CanCountPrior, describe_weight
-from bayes_mdp.mdp.space import END, PLATE_NAMES
+from bayes_mdp.mdp.space import END, PLATE_NAMES, OfSpace
 from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
@@ -92,13 +92,8 @@ class LatentSites(NamedTuple):
 
 
 @runtime_checkable
-class Summarised(Protocol):
+class Summarised(OfSpace, CanCount, Protocol):
     """The members that a posterior needs for `table` and `layout_of`."""
-
-    @property
-    def space(self) -> StateActionSpace:
-        """Sizes, names, masks."""
-        ...
 
     @property
     def independent_rows(self) -> bool:
@@ -108,10 +103,6 @@ class Summarised(Protocol):
     @property
     def is_batch(self) -> bool:
         """Whether the arrays have extra leading axes (under `vmap`)."""
-        ...
-
-    def visit_counts(self) -> Pairs:
-        """Number of observed transitions from every pair."""
         ...
 
     def pair_moments(self) -> PairMoments:

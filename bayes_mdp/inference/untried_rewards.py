@@ -12,10 +12,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp import CanCount
+from bayes_mdp.mdp.space import OfSpace
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, in_numpy
 from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.typing import AnyArray
 
 ROUNDING = 1e-9
 ERRORS = 4.0
@@ -96,13 +96,8 @@ class HasMoments(Protocol[Moments_co]):
 
 
 @runtime_checkable
-class _Counted(Protocol):
+class _Counted(OfSpace, CanCount, Protocol):
     """The members of a posterior that are needed (those of `Summarised`)."""
-
-    @property
-    def space(self) -> StateActionSpace: ...
-
-    def visit_counts(self) -> Float[AnyArray, "*H S A"]: ...
 
     def pair_moments(self) -> _Moments: ...
 

@@ -264,6 +264,10 @@ class MDP(_Hypothesis):
         probs, reward = self.transition_probs[step], self.reward[step]
         return MDP(probs, reward, end_probs=ends, legal=self.legal, initial=self.initial)
 
+    def to_dense(self) -> "MDP":
+        """Itself, as `SparseMDP.to_dense` makes one."""
+        return self
+
 
 class SparseMDP(_Hypothesis):
     """A Markov decision process whose rows list their successors.

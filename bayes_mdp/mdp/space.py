@@ -639,7 +639,7 @@ def open_plates(wanted: Mapping[str, Plate]) -> Generator[None, None, None]:
 
 @runtime_checkable
 class OfSpace(Protocol):
-    """A program of a space, or a prior of one; hashable, and equal where it computes the same."""
+    """Has a space: a posterior, a program, a prior."""
 
     @property
     def space(self) -> StateActionSpace:
@@ -647,7 +647,7 @@ class OfSpace(Protocol):
         ...
 
 
-Key = TypeVar("Key", bound=OfSpace)
+Key = TypeVar("Key", bound=OfSpace)  # hashable, and equal where it computes the same
 Result = TypeVar("Result")
 
 PROGRAMS = 64

@@ -74,7 +74,7 @@ def _value(choice: Max | Float[Array, "*P S A"]) -> Callable[[Float[Array, "S A"
     """(q, step) -> v: the maximum, or the mean over the probabilities of a policy."""
     if isinstance(choice, Max):
         return lambda q, _: choice.value(q)
-    return lambda q, layer: policy_values(q, choice[layer] if choice.ndim == 3 else choice)
+    return lambda q, layer: mean_over_actions(q, choice[layer] if choice.ndim == 3 else choice)
 
 
 def _recursion(
@@ -93,7 +93,7 @@ def _recursion(
     return jax.lax.scan(step, jnp.zeros(n_states, dtype), jnp.arange(horizon), reverse=True)[1]
 
 
-def policy_values(q: Float[Array, "*H S A"], probs: Float[Array, "*P S A"]) -> Float[Array, "*H S"]:
+def mean_over_actions(q: Float[Array, "*H S A"], probs: Float[Array, "*P S A"]) -> Float[Array, "*H S"]:
     """sum_a probs q; an action of probability zero counts nothing, whatever its q."""
     # Infinite values leave before the product: the derivative by a probability of zero is q.
     return jnp.sum(probs * jnp.where((probs > 0) | jnp.isfinite(q), q, 0.0), -1)
@@ -126,7 +126,7 @@ def induce(
 
     dtype = mdp.reward.dtype
     q = _recursion(backup, _value(choice), horizon, mdp.n_states, dtype)
-    v = choice.value(q) if isinstance(choice, Max) else policy_values(q, choice)
+    v = choice.value(q) if isinstance(choice, Max) else mean_over_actions(q, choice)
     # One sweep errs by factor (reward + |values|); errors of later steps reach earlier ones through rows that sum to
     # one only within the tolerance, hence the growth factor.
     fixed, rounding, choice = jax.lax.stop_gradient((q, rounding, choice))

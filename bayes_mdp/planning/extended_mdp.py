@@ -44,7 +44,7 @@ Pairs = Float[Array, "S A"]
 
 def outcome_probs(mdp: MDP | SparseMDP) -> Float[Array, "*H S A O"]:
     """Dense rows over outcomes: the next states and, where `mdp` has ends, the end as the last one."""
-    dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+    dense = mdp.to_dense()
     if dense.end_probs is None:
         return dense.transition_probs
     return jnp.concatenate([dense.transition_probs, dense.end_probs[..., None]], -1)

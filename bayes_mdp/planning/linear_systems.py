@@ -70,8 +70,7 @@ def solve_chain(
     def direct(system: tuple[MDP | SparseMDP, Vector]) -> Vector:
         chain, rhs = system
         # I - discount P; anchored: x[0] is added to every equation, ones in column 0.
-        rows = chain.to_dense() if isinstance(chain, SparseMDP) else chain
-        matrix = jnp.eye(rhs.shape[0], dtype=rhs.dtype) - discount * rows.transition_probs[:, 0]
+        matrix = jnp.eye(rhs.shape[0], dtype=rhs.dtype) - discount * chain.transition_probs[:, 0]
         matrix = matrix.at[:, 0].add(1.0) if anchored else matrix
         return eliminate(matrix.T if adjoint else matrix, rhs, pivot=anchored)
 

@@ -9,20 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
-from bayes_mdp.mdp import MDP, Discounted, SparseMDP
-from bayes_mdp.planning.bellman import Rounding
-from bayes_mdp.planning.discounted import sweep_with_bounds
-from bayes_mdp.planning.solution import Solution, best_action
-from bayes_mdp.planning.solve import check_problem
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealScalar
-from bayes_mdp.utils.validation import check_count, check_index, check_shape, is_concrete, require
+from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 TOGETHER = 8  # predecessors of one state that are backed up at once
 
@@ -321,106 +314,3 @@ def any_in_batch(flag: Bool[Array, ""]) -> Bool[Array, ""]:
 def _any_in_batch(axis_size: int, batched: list[bool], flag: Bool[Array, "*B"]) -> tuple[Bool[Array, ""], bool]:
     del axis_size
     return any_in_batch(jnp.any(flag, 0) if batched[0] else flag), False
-
-
-def solve_by_priority(
-    mdp: MDP | SparseMDP,
-    objective: Discounted,
-    *,
-    threshold: float = 1e-6,
-    start: Solution | None = None,
-    changed: ArrayLike | None = None,
-    max_backups: int = 10_000_000,
-) -> tuple[Solution, int]:
-    """Plan by prioritized sweeping in a known MDP: where few rows changed since `start`, few states are backed up.
-
-    The answer carries the bounds of one full sweep over the final values, as `solve` does. `converged`: the queue ran
-    empty. No value has then moved by more than twice the threshold since the states before it were backed up, so that
-    |v - v*| <= 2 threshold discount / (1 - discount), where `start` solves all but what `changed` names.
-
-    One reward changed in eight places of FlagMaze takes 1,120 backups, 17,160 in Gauss-Seidel's order. Where a change
-    moves all values, whole sweeps (`solve`) are better, by up to 13 times.
-
-    Args:
-        mdp: dense or sparse, concrete.
-        objective: `Discounted`.
-        threshold: units of the reward, zero or greater; a state waits where its value moved by more.
-        start: a plan for a similar MDP. None: zero values.
-        changed: Int[C], the states whose rows or rewards differ from those of `start`; None: all.
-        max_backups: of states; at most the predecessors of one state more.
-
-    Returns:
-        The solution, and how many states were backed up.
-
-    Raises:
-        ValueError: another objective, a step axis, traced probabilities, a number outside its range, another size.
-        TypeError: states or `max_backups` that are no integers.
-    """
-    if not isinstance(objective, Discounted):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Discounted for prioritized sweeping")
-    check_problem(mdp, objective)
-    if not is_concrete(mdp):
-        raise ValueError("mdp is traced, expected numbers: how many states are backed up is an answer")
-    limit = np.asarray(threshold)
-    require(~(np.isfinite(limit) & (limit >= 0)), "threshold", limit, "a finite number, zero or greater")
-    check_count("max_backups", max_backups)
-    if start is not None:
-        check_shape("start.v", start.v, (mdp.n_states,), "state")
-    listed = _list_rows(mdp)
-    # Without a plan to start from all values are zero, and all states change.
-    values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
-    states = np.arange(mdp.n_states) if changed is None else np.atleast_1d(np.asarray(changed))
-    states = states if states.size else states.astype(int)  # an empty list has no type of its own
-    check_index("changed", states, mdp.n_states, "state")
-    values, number, empty = _run(listed, objective.discount, values, jnp.asarray(states), threshold, max_backups)
-    q, gap = sweep_with_bounds(mdp, jnp.asarray(objective.discount, mdp.reward.dtype), Rounding.of(mdp), values)
-    nothing = jnp.full((), jnp.nan, q.dtype)
-    solution = Solution(q, jnp.max(q, -1), best_action(q), nothing, empty & jnp.isfinite(gap), number, gap)
-    return solution, int(number)
-
-
-class ListedRows(NamedTuple):
-    """An MDP as lists of K next states of every pair, and the predecessors of every state."""
-
-    successor: Int[Array, "S A K"]
-    probability: Float[Array, "S A K"]
-    reward: Float[Array, "S A"]
-    legal: Bool[Array, "S A"]
-    predecessors: Predecessors
-
-
-def _list_rows(mdp: MDP | SparseMDP) -> ListedRows:
-    """The lists of an MDP, dense or sparse."""
-    if isinstance(mdp, SparseMDP):
-        successor, probability = mdp.successor, mdp.probability
-    else:
-        probability = mdp.transition_probs
-        successor = jnp.broadcast_to(jnp.arange(mdp.n_states), probability.shape)
-    legal = jnp.ones(mdp.reward.shape, bool) if mdp.legal is None else mdp.legal
-    predecessors = predecessors_of(successor, (probability > 0) & legal[..., None])
-    return ListedRows(successor, probability, mdp.reward, legal, predecessors)
-
-
-@jax.jit
-def _run(
-    listed: ListedRows,
-    discount: RealScalar,
-    values: Float[Array, " S"],
-    states: Int[Array, " P"],
-    threshold: RealScalar,
-    max_backups: IntScalar,
-) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
-    successor, probability, reward, legal, predecessors = listed
-
-    def backup(states: Int[Array, " P"], values: Float[Array, "S M"]) -> Backup:
-        # Rows of the batch: [P A K] probabilities times the values of their successors.
-        next_value = jnp.sum(probability[states] * values[successor[states], 0], -1)
-        q = jnp.where(legal[states], reward[states] + discount * next_value, -jnp.inf)
-        return Backup(q[:, None], jnp.max(q, -1)[:, None], best_action(q)[:, None])
-
-    nowhere = jnp.zeros((len(values), 1), jnp.int32)
-    # Only values are read from here on: q and actions of these rows are placeholders.
-    first = Sweeps.start(Backup(jnp.zeros_like(reward)[:, None], values[:, None], nowhere))
-    sweeps = back_up_states(first, backup, states, threshold)
-    sweeps = pass_on(sweeps, backup, predecessors, threshold, 2**31 - 1, max_backups)
-    return sweeps.values[:, 0], sweeps.num_backups, sweeps.waiting == 0

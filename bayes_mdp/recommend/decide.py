@@ -32,7 +32,7 @@ from bayes_mdp.decisions.choosing.budgets import (
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import ChooseOptions, PolicyLimits, PolicySet, best_in, policy_set
-from bayes_mdp.decisions.confounding import tipping_point
+from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
@@ -105,8 +105,6 @@ MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
-MEAN_DRAWS = 400
-"""Draws behind the mean rewards of outcomes."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
 SAME = 1e-6
@@ -692,15 +690,8 @@ def _tipping(
         return None
     if not isinstance(objective, Discounted | Episodic):
         return None
-    outcome_reward = None
-    if posterior.rewards_by_outcome:
-        outcome_reward = posterior.known_reward
-        if outcome_reward is None:
-            index = np.zeros(MEAN_DRAWS, np.int32)
-            # A component for each draw, by weight.
-            if posterior.log_weights is not None:
-                index = np.asarray(jax.random.categorical(key, jnp.asarray(posterior.log_weights), shape=index.shape))
-            outcome_reward = np.nan_to_num(posterior.draw_laws(key, index).mean.mean(0))
+    paid = posterior.mean_outcome_reward(key)
+    paid = None if paid is None else outcomes_of_mdp(paid, problem.space)
     with jax.enable_x64(True):
         mean = to_float64(posterior).mean_mdp()
         return tipping_point(
@@ -709,7 +700,7 @@ def _tipping(
             logged=np.asarray(logged),
             objective=objective,
             initial=np.asarray(start),
-            outcome_reward=outcome_reward,
+            outcome_reward=paid,
         )
 
 

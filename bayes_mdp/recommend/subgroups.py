@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from bayes_mdp.decisions.choosing.criteria import Improvement
-from bayes_mdp.decisions.confounding import tipping_point
+from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.for_whom import (
     groups_of,
     policies_for,
@@ -318,15 +318,15 @@ def _tipping(
     inner: Float[np.ndarray, " c"],
 ) -> float | None:
     """The tipping point of a policy in a subgroup, by the mean rows of its contexts side by side."""
-    if not isinstance(objective, Discounted | Episodic) or posterior.num_draws is None:
+    if not isinstance(objective, Discounted | Episodic):
         return None
     space, places = posterior.space, np.flatnonzero(inside)
     part = space.with_contexts(posterior.contexts.take(places))
     # All contexts of the subgroup as one MDP, nothing leading from one to another.
     joint = part.side_by_side
-    rows = posterior.tables.rows[:, places].mean(0)
+    rows, reward = posterior.mean_tables(places)
     outcome = posterior.outcome_reward(places)
-    reward = posterior.tables.reward[:, places].mean(0) if outcome is None else (rows * outcome).sum(-1)
+    reward = reward if outcome is None else (rows * outcome).sum(-1)
     # Uniform, where the log does not say where episodes begin.
     start = space.alone.initial_probs(initial) if initial is not None else np.full(space.n_states, 1 / space.n_states)
     states = joint.n_states
@@ -336,18 +336,11 @@ def _tipping(
         sizes = Sizes.of(space.alone)
         probs = [np.asarray(read_action_probs("policy", policies[c], sizes, objective, space.alone)) for c in places]
         together = np.concatenate(probs, axis=-2)
-        # The end of a sparse MDP stands apart: its outcome comes last again, and the place that listed it is empty.
-        paid = None if outcome is None else _with_end(outcome.reshape(states, *outcome.shape[2:]), whole)
+        paid = None if outcome is None else outcomes_of_mdp(outcome.reshape(states, *outcome.shape[2:]), joint)
         # Contexts by their share, states by where episodes begin.
         begins = (inner[:, None] * start).ravel()
         taken = logged[places].reshape(states, -1)
         return tipping_point(whole, together, taken, objective, initial=begins, outcome_reward=paid)
-
-
-def _with_end(paid: Float[np.ndarray, "S A O"], mdp: Any) -> Float[np.ndarray, "S A O1"]:
-    """Rewards of outcomes in the order of an MDP's: its places, then the end."""
-    width = mdp.row_probs.shape[-1] + (mdp.end_probs is not None)
-    return paid if width == paid.shape[-1] else np.concatenate([paid, paid[..., -1:]], -1)
 
 
 def _differ(posterior: ContextPosterior, by: Sequence[str]) -> str:

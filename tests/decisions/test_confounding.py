@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import tilted, tilted_draws, tipping_point, value_bounds
-from bayes_mdp.decisions.confounding import tipping_tilt
+from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_tilt
 from tests.subjects import (
     DISCOUNTED,
     OUTCOME_REWARD,
@@ -193,3 +193,21 @@ def test_bad_arguments_are_refused(changes, message):
     given = {"logged": logged, "objective": bm.Discounted(0.9), "factor": 1.5, "outcome_reward": paid} | changes
     with pytest.raises((ValueError, TypeError), match=message):
         value_bounds(mdp, policy, **given)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rewards_of_listed_outcomes_are_those_of_dense_ones(seed):
+    """Outcomes in any order, the end among them: the tipping point is that of dense rows with the end last."""
+    rng = np.random.default_rng(seed)
+    rows, paid = rng.dirichlet(np.ones(4), (3, 2)), rng.normal(size=(3, 2, 4))
+    listed = rng.permuted(np.broadcast_to(np.arange(4), (3, 2, 4)), axis=-1)
+    spaces = bm.StateActionSpace(3, 2, ends=True), bm.StateActionSpace(3, 2, ends=True, successors=listed)
+    logged = rng.dirichlet(np.ones(2), 3)
+    answers = []
+    for space, order in zip(spaces, (np.broadcast_to(np.arange(4), listed.shape), listed), strict=True):
+        p, r = (np.take_along_axis(x, order, -1) for x in (rows, paid))
+        with jax.enable_x64(True):
+            mdp = space.mdp(p, (p * r).sum(-1))
+            call = {"outcome_reward": outcomes_of_mdp(r, space), "initial": [0.2, 0.3, 0.5]}
+            answers.append(value_bounds(mdp, [1, 0, 1], logged, bm.Discounted(0.9), 1.5, **call))
+    np.testing.assert_allclose(*answers, rtol=1e-9)

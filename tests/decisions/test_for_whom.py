@@ -5,6 +5,7 @@
 # pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
 
 import itertools
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -15,9 +16,12 @@ import bayes_mdp as bm
 from bayes_mdp.decisions import ValueOptions, exogenous, knowing, practice
 from bayes_mdp.decisions.for_whom import all_policies
 from bayes_mdp.inference import Laplace
+from bayes_mdp.inference.context_posterior import ContextPosterior, Tables, tables_by_context
 from bayes_mdp.information import value_of_covariates
+from bayes_mdp.mdp.contexts import Column, Contexts, ContextSpace
 from bayes_mdp.models import RegressionOptions
 from bayes_mdp.recommend import SubgroupOptions, decide_by_subgroup
+from bayes_mdp.recommend.decision import hidden_causes
 from tests import subjects
 from tests.options import fold
 from tests.subjects import DISCOUNTED, OUTCOME_REWARD, POLICIES, START, clinic_log, golden, needs_clinic
@@ -293,3 +297,120 @@ def test_a_population_is_its_subjects_and_not_their_rows(key):
     old, young = (each[name].draws for name in ("old", "young"))
     assert old.mean() > young.mean() + 0.1
     np.testing.assert_allclose(everybody.draws, 0.25 * old + 0.75 * young, rtol=1e-9)
+
+
+def two_ages(ages, actions):
+    """Four rows of each of two ages, in one state."""
+    frame = pd.DataFrame({"s": "a", "a": list(actions), "t": "a", "age": np.repeat(ages, 4), "id": range(8)})
+    return bm.read_log(frame, state="s", action="a", next_state="t", subject="id", covariates=["age"])
+
+
+def test_practice_is_by_pattern_whatever_numbers_the_log_gives_its_contexts():
+    """Ages 1, 2, 3 in the space; a log of 2 and 3, or of 3 alone, has others of its own under the same numbers."""
+    frame = pd.DataFrame({"s": "a", "a": list("xyx"), "t": "a", "age": [1, 2, 3], "id": range(3)})
+    roles = {"state": "s", "action": "a", "next_state": "t", "subject": "id"}
+    space = bm.StateActionSpace.from_log(bm.read_log(frame, **roles, covariates=["age"]))
+    log = two_ages([2, 3], "xxxyyyyy")
+    # Age 1, which this log does not have, does as all others do.
+    np.testing.assert_allclose(practice(log, space)[:, 0], [[3 / 8, 5 / 8], [3 / 4, 1 / 4], [0.0, 1.0]])
+    np.testing.assert_allclose(practice(log, space, ())[:, 0], [[3 / 8, 5 / 8]] * 3)
+    with pytest.raises(ValueError, match="log has the context age=4, which the space does not have"):
+        practice(two_ages([2, 4], "xxxyyyyy"), space)
+    other = two_ages([2, 3], "zzzyyyyy")
+    with pytest.raises(ValueError, match=r"log\.actions are 'y', 'z', expected those of the space: 'x', 'y'"):
+        practice(other, space)
+
+
+def test_masks_and_ends_of_some_values_hold_beside_values_that_have_none():
+    """Value 1 forbids action 1, which pays 5, and ends with probability .5: values by hand, whichever comes first."""
+    rows, reward = np.array([[[1.0], [1.0]]]), [[1.0, 5.0]]
+    free = bm.MDP(rows, reward)
+    bound = bm.MDP(0.5 * rows, reward, end_probs=[[0.5, 0.5]], legal=[[True, False]])
+    for order in (1, -1):
+        with jax.enable_x64(True):
+            best = np.asarray(bm.solve(exogenous([free, bound][::order], np.eye(2)), bm.Discounted(0.5)).v)[::order]
+        np.testing.assert_allclose(best, [10.0, 1 / 0.75], rtol=1e-6)
+
+
+def test_a_path_keeps_listed_outcomes_chains_and_what_was_learnt_beside_the_reward(key):
+    """Draws of three ages by hand, backwards: costs follow the listed successors, whose order is not the states'."""
+    rng = np.random.default_rng(1)
+    contexts = Contexts([Column("age", np.arange(3.0), None, "varying")], np.ones(3), None, "known")
+    listed = np.array([[[1, 0], [0, 1]], [[1, 0], [1, 0]]])
+    space = ContextSpace(2, 2, contexts=contexts, successors=listed)
+    rows, cost = rng.dirichlet(np.ones(2), (100, 3, 2, 2)), rng.normal(size=(100, 3, 2, 2))
+    told = {"counts": rng.integers(9, size=rows.shape[1:]).astype(float), "num_chains": 2}
+    beside = {"cost": ContextPosterior(space, None, "nuts", together=Tables(rows, cost))}
+    posterior = ContextPosterior(space, None, "nuts", together=Tables(rows, 0 * cost), outcomes=beside, **told)
+    path = posterior.along(pd.DataFrame({"age": [2, 0]}))
+    value = bm.policy_value(key, path, [0, 1], bm.Episodic(2), initial=0, num_draws=100)
+    last = cost[:, 0, [0, 1], [0, 1]]
+    expected = cost[:, 2, 0, 0] + rows[:, 2, 0, 0, 0] * last[:, 1] + rows[:, 2, 0, 0, 1] * last[:, 0]
+    np.testing.assert_allclose(value.outcomes["cost"].draws, expected, rtol=1e-9)
+    assert path.num_chains == 2
+    np.testing.assert_array_equal(path.visit_counts(), told["counts"][[2, 0]].sum(-1))
+
+
+@pytest.fixture(scope="module")
+def apart():
+    """Beliefs by context: y pays for women and costs men, and its gain hangs on where it leads."""
+    rng = np.random.default_rng(3)
+    size = 400
+    frame = pd.DataFrame({"s": rng.choice(["a", "b"], size), "a": rng.choice(["x", "y"], size), "id": range(size)})
+    frame["sex"] = np.repeat(["f", "m"], size // 2)
+    good = rng.random(size) < np.where((frame["a"] == "y") == (frame["sex"] == "f"), 0.8, 0.3)
+    frame = frame.assign(t=np.where(good, "b", "a"), r=np.where(good, 1.0, 0.0))
+    roles = {"state": "s", "action": "a", "next_state": "t", "reward": "r", "subject": "id"}
+    return bm.read_log(frame, **roles, covariates=["sex"])
+
+
+@pytest.mark.parametrize("by_outcome", [False, True])
+def test_beliefs_by_context_have_a_tipping_point(key, apart, by_outcome):
+    """That of the mean MDP of the subgroup's only context, and of everybody that of both contexts side by side."""
+    space = bm.StateActionSpace.from_log(apart)
+    prior = bm.models.known_rewards([0.0, 1.0] * np.ones((2, 2, 1))) if by_outcome else bm.models.dirichlet_bernoulli()
+    posterior = bm.infer(key, prior, apart, space=space)
+    objective, start = bm.Discounted(0.5), [0.4, 0.6]
+    options = SubgroupOptions(initial=start, num_draws=500)
+    decision = decide_by_subgroup(key, posterior, apart, objective, {"y": [1, 1]}, ["sex"], options=options)
+    paid = np.broadcast_to([0.0, 1.0], (2, 2, 2)) if by_outcome else None
+    with jax.enable_x64(True):
+        mean = posterior.at({"sex": "f"}).mean_mdp()
+        logged = practice(apart, space)[space.contexts.where({"sex": "f"})[0]]
+        given = {"initial": start, "outcome_reward": paid}
+        expected = bm.decisions.tipping_point(mean, [1, 1], logged, objective, **given)
+    assert decision["f"].recommended == "y" and decision["m"].recommended is None
+    assert decision["f"].tipping["y"] == pytest.approx(expected, rel=1e-6) and expected > 1.2
+    assert hidden_causes(expected) in str(decision["f"])
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_rows_of_contexts_side_by_side_come_back_as_they_were(number):
+    """Dense, and with the end listed anywhere: outcome by outcome."""
+    rng = np.random.default_rng(number)
+    contexts = Contexts([Column("age", np.arange(float(number)), None)], np.ones(number))
+    listed = np.array([[[2, 1, 0]], [[0, 2, 1]]])
+    for more in ({"ends": True}, {"ends": False}, {"ends": True, "successors": listed}):
+        space = ContextSpace(2, 1, contexts=contexts, **more)
+        rows = rng.dirichlet(np.ones(space.n_outcomes), (4, number, 2, 1))
+        with jax.enable_x64(True):
+            build = jax.vmap(space.side_by_side.mdp)
+            mdps = build(rows.reshape(4, 2 * number, 1, -1), np.zeros((4, 2 * number, 1)))
+        np.testing.assert_array_equal(tables_by_context(mdps, space).rows, rows)
+
+
+def test_a_posterior_in_contexts_says_how_to_learn_more(key, apart):
+    posterior = bm.infer(key, bm.models.dirichlet_bernoulli(), apart, space=bm.StateActionSpace.from_log(apart))
+    with pytest.raises(AttributeError, match=r"has no update: infer again .* or update posterior\.at\(pattern\)"):
+        posterior.update(apart.transitions)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = posterior.nothing
+    assert posterior.at(0).update(apart.transitions).visit_counts().sum() == 600
+
+
+def test_covariates_that_a_plain_space_ignores_are_told(key, apart):
+    plain = bm.StateActionSpace(2, 2, states=["a", "b"], actions=["x", "y"])
+    with pytest.warns(UserWarning, match=r"data has 2 contexts of sex .* and space has none: they are ignored"):
+        told = bm.infer(key, bm.models.dirichlet_bernoulli(), apart, space=plain)
+    silent = bm.infer(key, bm.models.dirichlet_bernoulli(), replace(apart, covariates=None), space=plain)
+    assert np.array_equal(told.visit_counts(), silent.visit_counts())

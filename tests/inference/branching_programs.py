@@ -61,7 +61,7 @@ HIDDEN = {
     "rare": _discrete(dist.Bernoulli(0.02), (0.98, 0.02)),
     "coin": _discrete(dist.Bernoulli(0.3), (0.7, 0.3)),
     "never": _discrete(dist.Bernoulli(1e-6), (1.0 - 1e-6, 1e-6)),
-    "kind": _discrete(dist.Categorical(jnp.array([0.5, 0.3, 0.2])), (0.5, 0.3, 0.2)),
+    "kind": _discrete(dist.Categorical(np.array([0.5, 0.3, 0.2])), (0.5, 0.3, 0.2)),
     "whole": _discrete(dist.DiscreteUniform(0, 2), (1 / 3, 1 / 3, 1 / 3)),
     "normal": _panels(dist.Normal(0.0, 1.0), stats.norm(), (-8.0, -1.0, 0.5, 2.05, 4.0, 8.0)),
     "scale": _panels(dist.LogNormal(0.0, 0.5), stats.lognorm(0.5), (1e-9, 0.5, 1.5, 2.05, 4.0, 20.0)),

@@ -70,10 +70,10 @@ def hidden():
 
 
 RIGHT = {
-    "Dirichlet, scale 2": (row_of(dist.Dirichlet(jnp.array([2.0, 3.0])), twice()), None, 0.375, 0.161),
+    "Dirichlet, scale 2": (row_of(dist.Dirichlet(np.array([2.0, 3.0])), twice()), None, 0.375, 0.161),
     "Beta, scale 2": (row_of(dist.Beta(2.0, 3.0), twice()), None, 0.375, 0.161),
-    "Dirichlet, scale 2, one": (row_of(dist.Dirichlet(jnp.array([2.0, 3.0])), twice()), STAYS, 4 / 9, 0.157),
-    "mask": (row_of(dist.Dirichlet(jnp.array([2.0, 5.0])), hidden()), BOTH, 0.5, 0.2236),
+    "Dirichlet, scale 2, one": (row_of(dist.Dirichlet(np.array([2.0, 3.0])), twice()), STAYS, 4 / 9, 0.157),
+    "mask": (row_of(dist.Dirichlet(np.array([2.0, 5.0])), hidden()), BOTH, 0.5, 0.2236),
     "mask of one of two rows": (half_masked, None, 2 / 3, 0.2357),
     "a key of its own": (with_a_key, None, 0.2, 0.1773),
     "a seed of its own": (with_a_seed, None, 0.2, 0.1773),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from numpyro import handlers
 from numpyro.infer.hmc import hmc
@@ -13,7 +14,7 @@ from scipy.stats import chi2
 
 import bayes_mdp as bm
 from bayes_mdp.inference import NUTS, Softmax
-from bayes_mdp.inference.expert_choices import hours_of, program_with_choices
+from bayes_mdp.inference.expert_choices import choice_counts, hours_of, program_with_choices
 
 KEY, RATE = jax.random.key(0), 0.8
 REWARD = np.array([[1.0, 0.7], [0.0, 0.2]])
@@ -85,6 +86,20 @@ def test_the_posterior_is_that_of_weighted_draws():
     assert (np.abs(ours - mean) < 5 * error + 1e-6).all()
     alone = (1.0 + counts) / (1.0 + counts).sum(-1, keepdims=True)
     assert (np.abs(alone - mean) > 5 * error).any()
+
+
+def test_a_choice_counts_whose_next_state_was_not_observed():
+    """The last row of an episode that was cut off: its action was chosen, where it led is not known."""
+    frame = pd.DataFrame({"s": [0, 1, 0, 1], "a": [0, 1, 1, 1], "id": [1, 1, 1, 2]})
+    log = bm.read_log(frame, state="s", action="a", episode="id")
+    folded = bm.read_log(frame, state="s", action="a", episode="id", chunksize=2)
+    for data in (log, log.transitions, folded):
+        assert choice_counts(data, SPACE).tolist() == [[1.0, 1.0], [0.0, 2.0]]
+    # Counts do not say what was chosen in such rows.
+    assert choice_counts(bm.Counts.of(log.transitions, SPACE), SPACE).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    for data in (log.transitions, folded):
+        with pytest.raises(ValueError, match="expected a legal action"):
+            choice_counts(data, bm.StateActionSpace(2, 2, legal=[[True, False], [True, True]]))
 
 
 SIMULATIONS, KEPT = 200, 19

@@ -10,9 +10,10 @@ import pytest
 
 from bayes_mdp import planning
 from bayes_mdp.envs import flag_maze
-from bayes_mdp.mdp import AverageReward, Discounted, SparseMDP
-from bayes_mdp.planning.prioritized_sweeping import any_in_batch, predecessors_of, solve_by_priority
+from bayes_mdp.mdp import Discounted, SparseMDP
+from bayes_mdp.planning.prioritized_sweeping import any_in_batch, predecessors_of
 from tests.planning.planning_problems import arrays, listed, make_mdp, optimal_discounted
+from tests.planning.priority_sweeps import solve_by_priority
 
 GAMMA = 0.9
 THRESHOLD = 1e-7
@@ -218,20 +219,3 @@ def test_one_flag_for_all_lanes():
     inner = jax.vmap(any_in_batch, out_axes=None)
     np.testing.assert_array_equal(jax.vmap(inner)(flags), [True, True])
     assert not jax.vmap(any_in_batch, out_axes=None)(flags[1])
-
-
-def test_what_is_refused():
-    mdp = make_mdp(*arrays("random", SIZE))
-    with pytest.raises(ValueError, match="objective is AverageReward, expected Discounted for prioritized sweeping"):
-        solve_by_priority(mdp, AverageReward())  # pyright: ignore
-    with pytest.raises(ValueError, match="mdp is traced, expected numbers: how many states"):
-        jax.jit(lambda m: solve_by_priority(m, Discounted(GAMMA))[1])(mdp)
-    with pytest.raises(ValueError, match=r"threshold is -1.0, expected a finite number, zero or greater"):
-        solve_by_priority(mdp, Discounted(GAMMA), threshold=-1.0)
-    with pytest.raises(ValueError, match=r"changed\[1\] is 12, expected a state index from 0 to 11"):
-        solve_by_priority(mdp, Discounted(GAMMA), changed=[0, 12])
-    with pytest.raises(ValueError, match=r"start.v has shape \(3,\), expected \(12,\)"):
-        small = make_mdp(*arrays("random", 3))
-        solve_by_priority(mdp, Discounted(GAMMA), start=solve_by_priority(small, Discounted(GAMMA))[0])
-    with pytest.raises(ValueError, match="max_backups is 0, expected an integer of at least 1"):
-        solve_by_priority(mdp, Discounted(GAMMA), max_backups=0)

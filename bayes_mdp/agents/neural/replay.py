@@ -218,16 +218,3 @@ def _row_shapes(num_rows: int, row: Row, stack: Stack | None) -> Row:
     # One frame of the stack is kept.
     newest = jax.ShapeDtypeStruct((shape[0], *shape[2:]), shapes.observation.dtype)
     return shapes._replace(observation=newest)
-
-
-def last_transitions(replay: Replay, iteration: Int[Array, ""]) -> Batch:
-    """The newest transition of every environment whose next row exists: that of the iteration before.
-
-    Args:
-        replay: that holds the row of this iteration.
-        iteration: at least 1.
-    """
-    num_rows, num_envs = replay.shape
-    # The row before the newest: its next row exists.
-    row = jnp.broadcast_to((iteration - 1) % num_rows, (num_envs,))
-    return transitions_at(replay, row, jnp.arange(num_envs))

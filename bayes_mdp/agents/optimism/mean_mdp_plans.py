@@ -325,7 +325,7 @@ def plan_with_choices(
         support: as in `episodic_values`, [S A O].
         start: a plan to start from; None: a blank one.
     """
-    mdp = mean.to_dense() if isinstance(mean, SparseMDP) else mean
+    mdp = mean.to_dense()
     ends, size = mdp.end_probs is not None, mdp.reward.shape
     start = Solution.blank(size, legal=mdp.legal, dtype=mdp.reward.dtype) if start is None else start
 

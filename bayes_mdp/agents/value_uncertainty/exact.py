@@ -489,7 +489,7 @@ def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[
     # States that lead back to each other are adjacent, and come after all that they can leave for.
     order, component = condensation(mean, used)
     inside = component[:, None] == component[None, :]
-    rows = np.asarray(_dense(mean).transition_probs)
+    rows = np.asarray(mean.transition_probs)
     # Without loops F is the identity, and need not be summed.
     loops = bool(np.any(used[..., None] & inside[:, None, :] & (rows > 0)))
     # Known pairs may be revisited; unknown ones are what the proof is about.
@@ -497,15 +497,11 @@ def _structure(mean: MDP | SparseMDP, probs: Float[Array, "S A"], unknown: Bool[
     return Structure(jnp.asarray(order), jnp.asarray(inside), jnp.asarray(unknown_taken), loops)
 
 
-def _dense(mdp: MDP | SparseMDP) -> MDP:
-    return mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
-
-
 def _solve(
     posterior: RowPosterior, probs: Float[Array, "*H S A"], objective: Objective, structure: Structure | None
 ) -> tuple[PolicyEvaluation, Covariances, Float[Array, ""]]:
     """Values, covariances and the numerical error of a posterior with independent rows."""
-    mean = _dense(posterior.mean_mdp())
+    mean = posterior.mean_mdp().to_dense()
     # Means first: the local variance needs the values of the next states.
     value = evaluate(mean, probs, objective)
     discount = jnp.asarray(discount_of(objective), mean.reward.dtype)

@@ -326,8 +326,7 @@ def _merge(one: Terms, other: Terms) -> Terms:
 
 def _expected(mdp: MDP | SparseMDP, values: Float[Array, "*H S"]) -> Float[Array, "*H S A"]:
     """sum_s' P(s' | s, a) values(s'); an end contributes nothing."""
-    rows = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
-    return einsum("...saz,...z->...sa", rows.transition_probs, values)
+    return einsum("...saz,...z->...sa", mdp.transition_probs, values)
 
 
 class ExactUBE(UsesDraws):

@@ -55,7 +55,7 @@ from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import sum_of_discounts
 from bayes_mdp.mdp.protocols import CanPredict
 from bayes_mdp.mdp.validity import Validity
-from bayes_mdp.planning.episodic import policy_values
+from bayes_mdp.planning.episodic import mean_over_actions
 from bayes_mdp.planning.policy_arrays import action_values, policy_probs
 from bayes_mdp.planning.solution import PolicyEvaluation, Solution
 from bayes_mdp.utils.typing import RealScalar
@@ -355,7 +355,7 @@ def _total(posterior: RowPosterior, probs: Pairs, objective: Objective) -> Backu
     def policy_variance(value: PolicyEvaluation | Solution) -> States:
         """Var_pi Qbar(s, a)."""
         # E[(Q - V)^2] over the policy's actions.
-        return policy_values((value.q - value.v[..., None]) ** 2, probs)
+        return mean_over_actions((value.q - value.v[..., None]) ** 2, probs)
 
     def local(belief: RowPosterior, value: PolicyEvaluation | Solution) -> Pairs:
         # Var[r + g Vbar(s')] and, since the policy draws the next action, g^2 E Var_pi Qbar(s', a').

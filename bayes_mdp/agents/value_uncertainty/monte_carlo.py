@@ -26,7 +26,7 @@ from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.numerics.products import einsum, tensordot
 from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.episodic import policy_values
+from bayes_mdp.planning.episodic import mean_over_actions
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import IntScalar
@@ -227,7 +227,7 @@ def by_draws(
     error = (2.0 / num_draws) ** 0.5
     validity = Validity("exact", f"up to Monte Carlo error: {num_draws} draws, about {error:.1%} of a variance")
     q_mean = jnp.where(moments.illegal, -jnp.inf, moments.mean)
-    v_mean = policy_values(q_mean, probs)
+    v_mean = mean_over_actions(q_mean, probs)
     status = moments.converged, moments.iterations, moments.gap
     return ValueUncertainty(q_mean, v_mean, q_variance, v_variance, None, None, *status, validity)
 

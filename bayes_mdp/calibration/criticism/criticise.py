@@ -27,7 +27,7 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_pa
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
-from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
+from bayes_mdp.mdp import Log, Objective, PolicyLike
 from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
@@ -370,7 +370,7 @@ def criticise(
     first, second = split_log(keys[0], log)
     start, _, words = read_start(sizes_of(posterior), start_of_log(log) if initial is None else initial, space)
     # Of the first half alone: what follows it is a test.
-    half = _infer(keys[1], program, first, space)
+    half = infer(keys[1], program, first.transitions, space=space)
     findings: dict[str, Finding] = {}
     skipped: dict[str, str] = {}
     # 2. New outcomes of the second half, and where they lead: of all transitions, or of what the policy that the first
@@ -400,7 +400,7 @@ def criticise(
     gained = {"this prior": _log_gain(posterior, half)} if rivals else {}
     for name, prior in rivals.items():
         # The same key: rivals differ by their priors only.
-        gained[name] = _log_gain(*(_infer(keys[1], prior, part, space) for part in (log, first)))
+        gained[name] = _log_gain(*(infer(keys[1], prior, part.transitions, space=space) for part in (log, first)))
     # 5. log p(second | first) = log p(both) - log p(first), for each prior with a closed form.
     number = len(second.transitions.state)
     density = {name: gain / number for name, gain in gained.items() if gain is not None}
@@ -415,10 +415,6 @@ def _read_rivals(rivals: Mapping[str, Prior] | None) -> dict[str, Prior]:
     if not all(callable(prior) for prior in rivals.values()):
         raise TypeError(f"rivals is {described(rivals)}, expected name -> prior program")
     return {str(name): prior for name, prior in rivals.items()}
-
-
-def _infer(key: PRNGKeyArray, program: Prior, log: Log, space: StateActionSpace) -> InferredPosterior:
-    return infer(key, program, log.transitions, space=space)
 
 
 def _time_of(

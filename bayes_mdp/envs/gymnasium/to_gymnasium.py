@@ -86,7 +86,8 @@ class TabularEnv(gymnasium.Env):
         self._first = _cell(np.asarray(mdp.initial, np.float64), None)
         # Rows are listed at their first use: most of a large table is never visited.
         self._cells: dict[tuple[int, ...], Cell] = {}
-        self._rewards = _rewards(environment.reward_law)
+        law = environment.reward_law
+        self._rewards = NormalRewards(law) if isinstance(law, NormalReward) else DrawnRewards(law)
         self._state, self._step = -1, 0
         if seed is not None:
             self._np_random, self._np_random_seed = seeding.np_random(seed)
@@ -169,10 +170,6 @@ def _cell(row: np.ndarray, names: np.ndarray | None) -> Cell:
     outcomes = possible if names is None else names[possible]
     # Relative to the total; the last outcome takes up the rounding error.
     return Cell((cumulative[:-1] / cumulative[-1]).tolist(), outcomes.tolist())
-
-
-def _rewards(law: RewardLaw) -> "NormalRewards | DrawnRewards":
-    return NormalRewards(law) if isinstance(law, NormalReward) else DrawnRewards(law)
 
 
 class NormalRewards:

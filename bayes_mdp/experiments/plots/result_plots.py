@@ -9,9 +9,9 @@ from jaxtyping import Float
 from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
 from bayes_mdp.inference.summary import Summarised
 from bayes_mdp.inference.untried_rewards import moments_of
-from bayes_mdp.mdp import CanCount, CanMean, SparseMDP, StateActionSpace
+from bayes_mdp.mdp import CanCount, CanMean, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.space import END
+from bayes_mdp.mdp.space import END, OfSpace
 from bayes_mdp.utils.axis_labels import label_axis, shorten
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_name, check_number, first_index
@@ -149,13 +149,8 @@ def plot_values(
 
 
 @runtime_checkable
-class HasTables(CanMean, CanCount, Protocol):
+class HasTables(OfSpace, CanMean, CanCount, Protocol):
     """A belief with a mean and counts over a space."""
-
-    @property
-    def space(self) -> StateActionSpace:
-        """Sizes and names."""
-        ...
 
 
 def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":

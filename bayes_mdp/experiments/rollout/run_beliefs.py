@@ -216,7 +216,7 @@ class Refits:
         padded = np.concatenate([seeds, np.repeat(seeds[:1], size - seeds.size)])
         keys = _wrap_keys(np.asarray(jax.random.key_data(self._keys))[padded], self._keys)
         refit = refit_by_numpy if self._on_host else refit_by_jax
-        renewed = refit(keys, _take(belief, padded), self._constants, row)
+        renewed = refit(keys, jax.tree.map(lambda leaf: np.asarray(leaf)[padded], belief), self._constants, row)
         belief = self._write(belief, seeds, renewed)
         # Compilation is part of the seconds: it is part of what a refit costs.
         self._seconds, self._calls = self._seconds + time.perf_counter() - began, self._calls + 1
@@ -274,10 +274,6 @@ def _refit_all(keys: Key[Array, " n"], belief: BeliefTree, constants: BeliefTree
         return changing(eqx.combine(part, constants).refit(key), part)
 
     return jax.vmap(one)(keys, belief)
-
-
-def _take(belief: BeliefTree, seeds: Int[np.ndarray, " n"]) -> BeliefTree:
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[seeds], belief)
 
 
 MOST_VALUES = 64

@@ -102,7 +102,7 @@ def _tabulate_law(env: Environment) -> RewardLaw:
 
 def outcome_rows(mdp: MDP | SparseMDP) -> np.ndarray:
     """[*H S A O], probabilities of the outcomes: next states, then the end where there are ends. Host side, float64."""
-    dense = mdp.to_dense() if isinstance(mdp, SparseMDP) else mdp
+    dense = mdp.to_dense()
     rows = np.asarray(dense.transition_probs, np.float64)
     if dense.end_probs is None:
         return rows

@@ -42,13 +42,12 @@ from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.mixtures import MixturePosterior
+from bayes_mdp.inference.mixtures import HyperparameterMixture
 from bayes_mdp.inference.pair_draws import draw_by_weight, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, program_data
-from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp import MDP, Counts, SparseMDP, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.numerics.host_program import quick_jit, small_jit
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
 from bayes_mdp.random.host_generator import draw_dirichlet_rows, host_generator
@@ -90,7 +89,7 @@ class ComponentDraws(NamedTuple):
         return component.law_of(jnp.asarray(rows), tuple(jnp.asarray(x)[k] for x in self.rewards))
 
 
-class CollapsedPosterior(MixturePosterior):
+class CollapsedPosterior(HyperparameterMixture):
     """A weighted mixture of conjugate posteriors that share the statistics of the data (built by `infer`).
 
     Each component is the exact posterior of rows and rewards given one value of their hyperparameters: a node of a
@@ -139,19 +138,9 @@ class CollapsedPosterior(MixturePosterior):
         return self.route
 
     @property
-    def space(self) -> StateActionSpace:  # type: ignore[override]
-        """Sizes, names, masks."""
-        return self.data_statistics.space
-
-    @property
-    def rewards_by_outcome(self) -> bool:
-        """Whether rewards depend on the outcome, not on state and action alone."""
-        return self.data_statistics.rewards_by_outcome
-
-    @property
-    def components(self) -> ConjugatePosterior:  # type: ignore[override]
-        """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
-        return jax.vmap(self.component)(jnp.arange(self.num_components))
+    def chains(self) -> Chains | None:
+        """Those of the hyperparameters; None: there are none."""
+        return self.mcmc
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
@@ -266,16 +255,6 @@ class CollapsedPosterior(MixturePosterior):
         return None if self.hierarchy is None else self.hierarchy.program.prior
 
     @property
-    def site_draws(self) -> Mapping[str, AnyArray]:
-        """The draws of the hyperparameters."""
-        return self.hyperparameters
-
-    @property
-    def chains(self) -> Chains | None:
-        """Those of the hyperparameters; None: there are none."""
-        return self.mcmc
-
-    @property
     def chain_options(self) -> NUTS:
         """How chains are run."""
         return self.options
@@ -377,10 +356,6 @@ class CollapsedPosterior(MixturePosterior):
             )
         return problems
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     @property
     def is_integrated(self) -> bool:
         """Whether the weights are those of an integral over the hyperparameters, not changed since."""
@@ -404,10 +379,6 @@ class CollapsedPosterior(MixturePosterior):
         if self.integration is not None:
             return LatentSites(self.hyperparameters, self.weights, False, {}, {})
         return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
-
-    def visit_counts(self) -> Float[AnyArray, "*H S A"]:
-        """Number of observed transitions from every pair."""
-        return self.data_statistics.visit_counts()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""
@@ -510,14 +481,6 @@ class CollapsedPosterior(MixturePosterior):
             (self.hyperparameters, self.values),
         )
         return replace(self, hyperparameters=hyperparameters, values=values, log_weights=log_weights)
-
-    def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
-        """Refuse transitions that the prior cannot hold, as `ConjugatePosterior.check`. Host side."""
-        self.data_statistics.check(transitions, weight)
-
-    def reward_support(self) -> RewardSupport:
-        """Which rewards the law of every cell can give, whatever is unknown. Host side."""
-        return self.data_statistics.reward_support()
 
     def _gain(self, transitions: Transitions | Counts, weight: ArrayLike) -> Float[Array, " K"]:
         """log p(data | earlier data, component), up to a constant."""

@@ -384,10 +384,6 @@ class FactorisedPosterior(ConjugatePosterior):
             )
         return problems
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         drawn = f"{self.num_draws} draws" if self.mcmc is None else self.mcmc.described()
@@ -445,13 +441,12 @@ class Factors:
     Args:
         program: the whole program.
         rows: the belief about the rows before any data, with rewards that are nothing.
-        row_sites, reward_sites: the latent sites of either part.
+        reward_sites: the latent sites of that part.
         rewards: the prior program of the rewards alone; its transition law means nothing.
     """
 
     program: Program
     rows: ConjugatePosterior
-    row_sites: tuple[str, ...]
     reward_sites: tuple[str, ...]
     rewards: Prior
 
@@ -496,7 +491,7 @@ def prove_factors(program: Program, rng: np.random.Generator) -> Factors:
     # Certified at some values of the other sites: the rows do not depend on which.
     certify(program, detected, rng, held=_some_values(program, rest), rewards=False)
     prior = _rewards_alone(program, tuple(probe.layout.shapes))
-    return Factors(program, belief, tuple(probe.layout.shapes), rest, prior)
+    return Factors(program, belief, rest, prior)
 
 
 def _check_independent(probe: Probe, behind: frozenset[str]) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from bayes_mdp.inference.families.family import (
     Cells,
     Laws,
+    RewardBelief,
     SitesOf,
     Statistics,
     Terms,
@@ -25,26 +26,49 @@ from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
 
 
+class _OfLogarithms(RewardBelief):
+    """What a family of rewards is whose logarithms are a family: the next class in the order of bases."""
+
+    has_constant: ClassVar[bool] = True
+    takes_counts: ClassVar[bool] = False
+
+    def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
+        """Those of the logarithms."""
+        # A masked reward may be anything: its logarithm must not poison what it is merged with.
+        logs = xp.log(xp.where(weight != 0, reward, 1.0))
+        return statistics(weight, logs, xp.zeros_like(logs))
+
+    def log_constant(self, reward: Cells) -> Cells:
+        """- log r: the density of r is that of log r, over r."""
+        positive = xp.asarray(reward) > 0
+        # Density of log r to that of r: d log r / dr = 1 / r.
+        return xp.where(positive, -xp.log(xp.where(positive, reward, 1.0)), -np.inf)
+
+    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
+        """That of the logarithm, over the reward."""
+        return *super().log_density(np.log(reward), drawn), -np.log(reward)
+
+    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """The exponential of that of the logarithm."""
+        with np.errstate(over="ignore"):
+            # A quantile goes along with a monotone map.
+            return np.exp(super().quantile(drawn, uniform))
+
+
 @register
-class LogNormalBelief(NormalBelief):
+class LogNormalBelief(_OfLogarithms, NormalBelief):
     """Rewards LogNormal(mu, noise_scale), noise known; mu ~ Normal(loc, scale^2). Units of the logarithm."""
 
     law: ClassVar[type[dist.Distribution]] = dist.LogNormal
     laws: ClassVar[Laws] = {dist.LogNormal: location_and_precision}
     sites: ClassVar[SitesOf] = {"loc": ("Normal",)}
     parameters: ClassVar[tuple[str, ...]] = ("log_mean",)
-    has_constant: ClassVar[bool] = True
-    takes_counts: ClassVar[bool] = False
 
     def after(self, statistics: Statistics) -> "LogNormalBelief":
         """The belief after data."""
         # The normal family on logarithms; only moments of rewards differ.
         after = NormalBelief.after(self, statistics)
         return LogNormalBelief(after.loc, after.scale, after.noise_scale)
-
-    def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
-        """Those of the logarithms."""
-        return _of_logarithms(weight, reward)
 
     def mean(self) -> Cells:
         """E exp(mu + noise_scale^2 / 2)."""
@@ -83,26 +107,13 @@ class LogNormalBelief(NormalBelief):
         # (e^v - 1) mean^2, v the noise of the logarithm.
         return self.conditional_mean(drawn) ** 2 * xp.expm1(xp.asarray(self.noise_scale) ** 2)
 
-    def log_constant(self, reward: Cells) -> Cells:
-        """- log r: the density of r is that of log r, over r."""
-        return _log_jacobian(reward)
-
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
-        """That of the logarithm, over the reward."""
-        return *super().log_density(np.log(reward), drawn), -np.log(reward)
-
-    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """The exponential of that of the logarithm."""
-        with np.errstate(over="ignore"):
-            return np.exp(super().quantile(drawn, uniform))
-
     @staticmethod
     def draw_sum(rng: np.random.Generator, count: np.ndarray, law: Any) -> None:
         """None: the sum of log-normal numbers has no known law."""
 
 
 @register
-class LogNormalGammaBelief(NormalGammaBelief):
+class LogNormalGammaBelief(_OfLogarithms, NormalGammaBelief):
     """Rewards LogNormal(mu, precision^-1/2), mu and precision normal-gamma. Units of the logarithm.
 
     The mean reward exp(mu + 1 / (2 precision)) has no expectation: precisions near zero are too likely. Draws have one.
@@ -115,17 +126,11 @@ class LogNormalGammaBelief(NormalGammaBelief):
         "precision": ("Gamma", "NormalGamma"),
     }
     parameters: ClassVar[tuple[str, ...]] = ("log_mean", "precision")
-    has_constant: ClassVar[bool] = True
-    takes_counts: ClassVar[bool] = False
 
     def after(self, statistics: Statistics) -> "LogNormalGammaBelief":
         """The belief after data."""
         after = NormalGammaBelief.after(self, statistics)
         return LogNormalGammaBelief(after.loc, after.pseudo_count, after.concentration, after.rate)
-
-    def statistics(self, weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
-        """Those of the logarithms."""
-        return _of_logarithms(weight, reward)
 
     def mean(self) -> Cells:
         """nan: it does not exist."""
@@ -154,29 +159,3 @@ class LogNormalGammaBelief(NormalGammaBelief):
     def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """(exp(1 / precision) - 1) exp(2 mu + 1 / precision)."""
         return self.conditional_mean(drawn) ** 2 * xp.expm1(1.0 / drawn[1])
-
-    def log_constant(self, reward: Cells) -> Cells:
-        """- log r: the density of r is that of log r, over r."""
-        return _log_jacobian(reward)
-
-    def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:
-        """That of the logarithm, over the reward."""
-        return *super().log_density(np.log(reward), drawn), -np.log(reward)
-
-    def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        """The exponential of that of the logarithm."""
-        with np.errstate(over="ignore"):
-            # A quantile goes along with a monotone map.
-            return np.exp(super().quantile(drawn, uniform))
-
-
-def _of_logarithms(weight: Float[AnyArray, "*N"], reward: Float[AnyArray, "*N"]) -> Statistics:
-    # A masked reward may be anything: its logarithm must not poison what it is merged with.
-    logs = xp.log(xp.where(weight != 0, reward, 1.0))
-    return statistics(weight, logs, xp.zeros_like(logs))
-
-
-def _log_jacobian(reward: Cells) -> Cells:
-    positive = xp.asarray(reward) > 0
-    # Density of log r to that of r: d log r / dr = 1 / r.
-    return xp.where(positive, -xp.log(xp.where(positive, reward, 1.0)), -np.inf)

@@ -476,10 +476,6 @@ class SampledPosterior(WeightedSamples, Fitted):
         rows = np.asarray(self.transition_probs)
         return {"transition_probs": of_array(rows, split), "reward_mean": of_array(rewards, split)}
 
-    def notes(self) -> list[str]:
-        """What the draws of the chains cannot show, one sentence each (`Chains.notes`)."""
-        return [] if self.mcmc is None else self.mcmc.notes()
-
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""
         chains = self.mcmc

@@ -10,14 +10,13 @@ import pytest
 
 from bayes_mdp.agents import VAPOR
 from bayes_mdp.agents.common.table_policies import prob_best_factored
-from bayes_mdp.agents.optimism.vapor import vapor_problem
+from bayes_mdp.agents.optimism.vapor import VaporProblem, solve_vapor, vapor_problem
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.families.normal import NormalBelief
 from bayes_mdp.information import probability_optimal
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace
-from bayes_mdp.planning.vapor_occupancy import VaporProblem, solve_vapor
 
 H, S, A = 4, 4, 3
 LEGAL = np.array([[True, True, False], [True, True, True], [False, True, False], [True, False, True]])

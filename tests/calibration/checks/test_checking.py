@@ -22,7 +22,7 @@ from tests.flips import NUMBER, refused_flips
 from tests.options import fold
 
 SPACE = StateActionSpace(2, 2, states=("x", "y"), actions=("stay", "go"))
-PRIOR = known_rewards(jnp.eye(2))
+PRIOR = known_rewards(np.eye(2))
 NAMES = ["V(x)", "V(y)", "Q(x, stay)", "Q(x, go)", "Q(y, stay)", "Q(y, go)"]
 NAMES += [f"optimal({state}, {action})" for state in "xy" for action in ("stay", "go")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from bayes_mdp.agents.neural import DQN, Epsilon, NeuralUBE, QLearning, UncertaintyHead
 from bayes_mdp.agents.neural.networks import Filters, NatureConv
-from bayes_mdp.agents.neural.replay import Stack, last_transitions
+from bayes_mdp.agents.neural.replay import Stack, transitions_at
 from bayes_mdp.experiments.training.host_training import begin_host, restore_host, run_chunk_host
 from bayes_mdp.experiments.training.vector_env import atari, atari_games, find_game
 
@@ -123,5 +123,5 @@ def _resumed(agent, game, num_iterations, anchor_every):
     losses = np.asarray(seen.watched["loss"])
     assert np.nansum(losses) > 0 and np.isfinite(losses).mean() > 0.2  # no loss where no step was due
     replay = now.replay
-    newest = last_transitions(replay, jnp.asarray(num_iterations - 1))
+    newest = transitions_at(replay, jnp.full(4, (num_iterations - 2) % replay.shape[0]), jnp.arange(4))
     assert replay.rows.observation.shape[2:] == (84, 84) and newest.observation.shape == (4, 4, 84, 84)

@@ -221,12 +221,12 @@ def test_a_draw_where_rounding_has_left_no_cholesky_factor():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"features": jnp.ones((3, 4))}, r"features has shape \(3, 4\), expected \(K, 2\)"),
-        ({"action": jnp.zeros(2, int)}, r"action has shape \(2,\), expected \(3,\)"),
-        ({"action": jnp.array([0, 2, 5])}, r"action\[1\] is 2, expected an action index from 0 to 1"),
-        ({"features": jnp.array([[0, 1], [jnp.nan, 0], [0, 0]])}, r"features\[1, 0\] is nan, expected a finite number"),
-        ({"target": jnp.array([0, jnp.inf, 0])}, r"target\[1\] is inf"),
-        ({"weight": jnp.array([0, 1.0, -1.0])}, r"weight\[2\] is -1.0, expected a finite number, zero or greater"),
+        ({"features": np.ones((3, 4))}, r"features has shape \(3, 4\), expected \(K, 2\)"),
+        ({"action": np.zeros(2, int)}, r"action has shape \(2,\), expected \(3,\)"),
+        ({"action": np.array([0, 2, 5])}, r"action\[1\] is 2, expected an action index from 0 to 1"),
+        ({"features": np.array([[0, 1], [np.nan, 0], [0, 0]])}, r"features\[1, 0\] is nan, expected a finite number"),
+        ({"target": np.array([0, np.inf, 0])}, r"target\[1\] is inf"),
+        ({"weight": np.array([0, 1.0, -1.0])}, r"weight\[2\] is -1.0, expected a finite number, zero or greater"),
     ],
 )
 def test_wrong_rows(change, sentence):

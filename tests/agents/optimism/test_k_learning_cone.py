@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bayes_mdp.planning.cone_programs import phi, solve_k_dual, solve_k_program
 from tests.agents.k_reference import Plain, deep_sea_problem, plain
+from tests.agents.optimism.cone_programs import phi, solve_k_dual, solve_k_program
 
 
 def arguments(problem: Plain) -> tuple[Any, ...]:
@@ -88,26 +88,3 @@ def test_phi_is_what_is_left_of_the_lagrangian():
     uncertain = (occupancy * problem.numerator).sum()
     entropy = -(occupancy * np.log(np.where(probs > 0, probs, 1.0))).sum()
     np.testing.assert_allclose(curve.min(), 2 * np.sqrt(uncertain * entropy), rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"reward": np.zeros((2, 3))}, r"reward has shape \(2, 3\), expected \[step, state, action\]"),
-        ({"reward": np.full((2, 3, 2), np.nan)}, r"reward\[0, 0, 0\] is nan, expected a finite number"),
-        ({"numerator": np.zeros((2, 3, 2))}, "numerator is zero everywhere, expected a positive entry"),
-        ({"numerator": -np.ones((2, 3, 2))}, r"numerator\[0, 0, 0\] is -1\.0, expected a finite number, zero or"),
-        ({"rows": np.ones((2, 3, 2, 3))}, r"sum of rows\[0, 0, 0\] is 3\.0, expected at most 1"),
-        ({"initial": np.ones(3)}, "initial sums to 3, expected a row that sums to 1"),
-    ],
-)
-def test_bad_input_is_refused(change, message):
-    problem = bounded(0, (2, 3, 2))._replace(**change)
-    with pytest.raises(ValueError, match=message):
-        solve_k_program(*arguments(problem))
-
-
-def test_no_choice_is_refused():
-    problem = bounded(0, (2, 3, 2))
-    with pytest.raises(ValueError, match="legal leaves one action in every state, expected a choice"):
-        solve_k_dual(*arguments(problem), legal=np.eye(2, dtype=bool)[[0, 1, 0]])

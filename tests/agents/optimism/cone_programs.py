@@ -1,4 +1,4 @@
-"""The convex programs of K-learning and VAPOR by a cone solver: oracles for small problems. Host-side, through cvxpy.
+"""The convex programs of K-learning and VAPOR by a cone solver: oracles for small problems, through cvxpy.
 
 Source: [KL21] O'Donoghue, *Variational Bayesian Reinforcement Learning with Regret Bounds*, NeurIPS 2021: (11) as an
 exponential cone program, and its dual (27). `agents.k_learning.optimal_temperature` solves the same problem in
@@ -9,27 +9,23 @@ lambda(s) = sum_a lambda(s, a),
     sum lambda mu + Phi(tau, lambda),  Phi = C / tau + tau E,
     C = sum lambda numerator,  E = -sum lambda(s, a) log(lambda(s, a) / lambda(s)),
 
-and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E). VAPOR's program checks `planning.vapor_occupancy`.
+and min over tau of Phi is 2 sqrt(C E), at tau = sqrt(C / E). VAPOR's program checks `agents.optimism.vapor`.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bayes_mdp.planning.vapor_occupancy import VaporProblem
-from bayes_mdp.utils.typing import ArrayLike
-from bayes_mdp.utils.validation import check_finite, check_probabilities, check_probability_rows, check_shape, require
+from bayes_mdp.agents.optimism.vapor import VaporProblem
 
 if TYPE_CHECKING:
-    import cvxpy as cp
-
+    import cvxpy as cp  # a second to load: where it is needed
 
 Pairs = Float[np.ndarray, "H S A"]
 
 
-class KProgram(eqx.Module):
+class KProgram(NamedTuple):
     """A solution with its certificate.
 
     Args:
@@ -46,7 +42,7 @@ class KProgram(eqx.Module):
     occupancy: Pairs
     objective: float
     dual_objective: float
-    status: str = eqx.field(static=True)
+    status: str
 
     @property
     def gap(self) -> float:
@@ -54,7 +50,7 @@ class KProgram(eqx.Module):
         return self.objective - self.dual_objective
 
 
-class _Arrays(eqx.Module):
+class _Arrays(NamedTuple):
     reward: Pairs
     numerator: Pairs
     rows: Float[np.ndarray, "H S A S"]
@@ -63,13 +59,12 @@ class _Arrays(eqx.Module):
 
 
 def solve_k_program(
-    reward: ArrayLike,
-    numerator: ArrayLike,
-    rows: ArrayLike,
-    initial: ArrayLike,
+    reward: Pairs,
+    numerator: Pairs,
+    rows: Float[np.ndarray, "H S A S"],
+    initial: Float[np.ndarray, " S"],
     *,
-    legal: ArrayLike | None = None,
-    solver: str | None = None,
+    legal: Bool[np.ndarray, "S A"],
 ) -> KProgram:
     """Solve (11): minimise E_rho tau logsumexp(K_1 / tau) over tau and K >= reward + numerator / tau + E softmax(next).
 
@@ -78,19 +73,15 @@ def solve_k_program(
         numerator: [H S A], tau times the bonus, zero or greater and not all zero.
         rows: [H S A S'], mean rows (what is missing to one is an end).
         initial: [S], distribution of the first state.
-        legal: Bool[S A], or None: all.
-        solver: of cvxpy, one for exponential cones; None: its choice.
+        legal: of all steps.
 
     Returns:
         tau of the solver; K by the recursion at that tau; lambda from the dual variables of the solver, made feasible.
-
-    Raises:
-        ValueError: shapes or values that do not fit. RuntimeError: the solver found no solution.
     """
     import cvxpy as cp
     from cvxpy.constraints.exponential import ExpCone
 
-    arrays = _read(reward, numerator, rows, initial, legal)
+    arrays = _Arrays(reward, numerator, rows, initial, legal)
     n_steps, n_states, n_actions = arrays.reward.shape
     tau: Any = cp.Variable(nonneg=True)
     inverse = cp.Variable(nonneg=True)
@@ -111,26 +102,25 @@ def solve_k_program(
         constraints.append(cp.sum(cp.multiply(share, arrays.legal.astype(float)), axis=1) <= tau)
     # (11): the value of the start, minimised over tau and all feasible K together.
     problem = cp.Problem(cp.Minimize(arrays.initial @ values[0]), [*constraints, *bellman])
-    status = _run(problem, solver)
+    status = _run(problem)
     return _certify(arrays, float(tau.value), np.stack([np.asarray(c.dual_value) for c in bellman]), status)
 
 
 def solve_k_dual(
-    reward: ArrayLike,
-    numerator: ArrayLike,
-    rows: ArrayLike,
-    initial: ArrayLike,
+    reward: Pairs,
+    numerator: Pairs,
+    rows: Float[np.ndarray, "H S A S"],
+    initial: Float[np.ndarray, " S"],
     *,
-    legal: ArrayLike | None = None,
-    solver: str | None = None,
+    legal: Bool[np.ndarray, "S A"],
 ) -> KProgram:
     """Solve (27): maximise sum lambda reward + 2 sqrt(C E) over occupancies lambda of the mean MDP.
 
-    Arguments, errors: as `solve_k_program`. Returns: tau = sqrt(C / E) of the occupancy found.
+    Arguments: as `solve_k_program`. Returns: tau = sqrt(C / E) of the occupancy found.
     """
     import cvxpy as cp
 
-    arrays = _read(reward, numerator, rows, initial, legal)
+    arrays = _Arrays(reward, numerator, rows, initial, legal)
     n_steps, n_states, n_actions = arrays.reward.shape
     occupancy: list[Any] = [cp.Variable((n_states, n_actions), nonneg=True) for _ in range(n_steps)]
     constraints: list[Any] = [cp.sum(occupancy[0], axis=1) == arrays.initial]
@@ -151,7 +141,7 @@ def solve_k_dual(
     root = cp.Variable(2, nonneg=True)
     constraints += [root[0] <= uncertain, root[1] <= entropy]
     problem = cp.Problem(cp.Maximize(paid + 2 * cp.geo_mean(root)), constraints)
-    status = _run(problem, solver)
+    status = _run(problem)
     weights = np.stack([x.value for x in occupancy])
     # The certificate takes the policy of the solver's occupancy, not its numbers, which may violate a constraint.
     uncertain, entropy = _costs(_feasible(arrays, weights), arrays.numerator)
@@ -160,43 +150,13 @@ def solve_k_dual(
 
 def phi(tau: float, occupancy: Pairs, numerator: Pairs) -> float:
     """Phi(tau, lambda) = C / tau + tau E: what K-learning pays for what it does not know (see above)."""
-    uncertain, entropy = _costs(np.asarray(occupancy, float), np.asarray(numerator, float))
+    uncertain, entropy = _costs(occupancy, numerator)
     return float(uncertain / tau + tau * entropy)
 
 
-def _read(
-    reward: ArrayLike, numerator: ArrayLike, rows: ArrayLike, initial: ArrayLike, legal: ArrayLike | None
-) -> _Arrays:
-    reward, numerator, rows, initial = (np.asarray(x, np.float64) for x in (reward, numerator, rows, initial))
-    if reward.ndim != 3:
-        raise ValueError(f"reward has shape {reward.shape}, expected [step, state, action]")
-    check_finite("reward", reward)
-    shape = reward.shape
-    check_shape("numerator", numerator, shape, "as reward")
-    require(~(np.isfinite(numerator) & (numerator >= 0)), "numerator", numerator, "a finite number, zero or greater")
-    if not numerator.any():
-        raise ValueError("numerator is zero everywhere, expected a positive entry: the optimal temperature is 0")
-    check_shape("rows", rows, (*shape, shape[1]), "as reward, then next state")
-    check_probabilities("rows", rows)
-    require(rows.sum(-1) > 1.0 + 1e-6, "sum of rows", rows.sum(-1), "at most 1")
-    check_shape("initial", initial, shape[1:2], "state")
-    check_probability_rows("initial", initial)
-    legal = np.ones(shape[1:], bool) if legal is None else np.asarray(legal, bool)
-    check_shape("legal", legal, shape[1:], "state, action")
-    if (legal.sum(-1) < 2).all():
-        raise ValueError("legal leaves one action in every state, expected a choice: no temperature is best")
-    return _Arrays(reward, numerator, rows, initial, legal)
-
-
-def _run(problem: "cp.Problem", solver: str | None) -> str:
-    import cvxpy as cp
-
-    try:
-        problem.solve(solver=solver)
-    except cp.SolverError as error:
-        raise RuntimeError(f"the solver gave up ({error}): take fewer steps") from error
-    if problem.status not in ("optimal", "optimal_inaccurate"):
-        raise RuntimeError(f"the solver ended with status {problem.status!r}, expected 'optimal'")
+def _run(problem: "cp.Problem") -> str:
+    problem.solve()
+    assert problem.status in ("optimal", "optimal_inaccurate")
     return problem.status
 
 
@@ -238,9 +198,6 @@ def _costs(occupancy: Pairs, numerator: Pairs) -> tuple[float, float]:
     return float((occupancy * numerator).sum()), float(-(occupancy * logs).sum())
 
 
-Table = Float[np.ndarray, "H S A"]
-
-
 class VaporProgram(NamedTuple):
     """The solver's answer.
 
@@ -252,30 +209,28 @@ class VaporProgram(NamedTuple):
         status: the solver's word.
     """
 
-    occupancy: Table
+    occupancy: Pairs
     value: float
     bound: float
     values: Float[np.ndarray, "H S"]
     status: str
 
 
-def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> VaporProgram:
-    """Solve VAPOR's program ([VAPOR23], see `vapor_occupancy`) with cvxpy: an exponential and a quadratic cone a pair.
+def solve_vapor_program(problem: VaporProblem, transition_probs: np.ndarray) -> VaporProgram:
+    """Solve VAPOR's program ([VAPOR23]) with cvxpy: an exponential and a quadratic cone a pair.
 
     d sqrt(-2 log d) is sqrt(2) times the geometric mean of d and its entropy -d log d, so it is concave.
 
     Args:
         problem: rewards, scales, initial distribution, legal actions.
         transition_probs: [H S A S'] or [S A S'] (the same at all steps); what is missing to one is the end.
-
-    Raises:
-        ValueError: the shape does not fit, a row is no distribution. RuntimeError: the solver finds no optimum.
     """
     import cvxpy as cp
 
     reward, sigma, initial = (np.asarray(x, float) for x in (problem.reward, problem.sigma, problem.initial))
-    rows = _rows(transition_probs, reward.shape)
     horizon, n_states, n_actions = reward.shape
+    # Stationary rows serve all steps.
+    rows = np.broadcast_to(transition_probs, (*reward.shape, n_states))
     legal = np.ones((n_states, n_actions), bool) if problem.legal is None else np.asarray(problem.legal)
     d = [cp.Variable((n_states, n_actions), nonneg=True) for _ in range(horizon)]
     inflow: list[Any] = [initial]
@@ -291,8 +246,7 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: ArrayLike) -> V
     objective = flat @ np.where(legal, reward, 0.0).ravel() + (sigma.ravel()[unknown] @ gain if unknown.size else 0.0)
     program = cp.Problem(cp.Maximize(objective), [*flow, *closed, *cones])
     program.solve(solver=cp.CLARABEL)
-    if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
-        raise RuntimeError(f"the solver stopped with status {program.status!r}, expected an optimum")
+    assert program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)
     values = np.array([constraint.dual_value for constraint in flow])
     occupancy = np.array([x.value for x in d])
     best: Any = objective.value
@@ -309,19 +263,8 @@ def _uncertain(d: "cp.Expression") -> tuple["cp.Expression", list["cp.Constraint
     return np.sqrt(2.0) * root, [entropy <= cp.entr(d), cone]
 
 
-def _rows(transition_probs: ArrayLike, size: tuple[int, ...]) -> Float[np.ndarray, "H S A S"]:
-    rows = np.asarray(transition_probs, float)
-    # Stationary rows serve all steps.
-    rows = np.broadcast_to(rows, (size[0], *rows.shape)) if rows.ndim == 3 else rows
-    check_shape("transition_probs", rows, (*size, size[1]), "as reward, then next state")
-    check_probabilities("transition_probs", rows)
-    total = rows.sum(-1)
-    require(total > 1 + 1e-5, "transition_probs", total, "a row that sums to at most 1")
-    return rows
-
-
 def _dual(problem: VaporProblem, rows: Float[np.ndarray, "H S A S"], values: Float[np.ndarray, "H S"]) -> float:
-    """D of `planning.vapor_occupancy` at `values`."""
+    """D of `agents.optimism.vapor` at `values`."""
     next_values = np.concatenate([values[1:], np.zeros_like(values[:1])])
     # x = r + P V' - V; t solves sigma (t - 1 / t) = -x, in the form without cancellation for each sign.
     x = np.asarray(problem.reward, float) + np.einsum("hsaz,hz->hsa", rows, next_values) - values[..., None]
