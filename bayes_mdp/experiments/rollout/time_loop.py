@@ -339,7 +339,7 @@ def play(
 
 
 def _begin_row(setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""]) -> Carry:
-    """The carry in the first state of an episode; its key is that of the row, so that each can be replayed by itself."""
+    """The carry in the first state of an episode; the key is that of the row, so that each can be replayed alone."""
     return replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
 
 
