@@ -34,7 +34,7 @@ from bayes_mdp.planning.kept_tree import (
 )
 from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
-from bayes_mdp.utils.validation import as_int, check_bool, check_count, check_fraction, check_not_negative
+from bayes_mdp.utils.validation import as_python, check_bool, check_count, check_fraction, check_not_negative
 
 KEPT = 4  # nodes for each simulation, where trees are kept
 
@@ -103,16 +103,16 @@ class BAMCP(eqx.Module):
         10.0
     """
 
-    num_simulations: int = eqx.field(default=1000, static=True, converter=as_int)
-    max_depth: int | None = eqx.field(default=None, static=True, converter=as_int)
-    episodes: int | None = eqx.field(default=None, static=True, converter=as_int)
+    num_simulations: int = eqx.field(default=1000, static=True, converter=as_python)
+    max_depth: int | None = eqx.field(default=None, static=True, converter=as_python)
+    episodes: int | None = eqx.field(default=None, static=True, converter=as_python)
     exploration: RealLike | None = None
     random_rollouts: RealLike = 1.0
     learning_rate: RealLike = 0.2
     keep_tree: bool = eqx.field(default=False, static=True)
-    max_nodes: int | None = eqx.field(default=None, static=True, converter=as_int)
-    num_draws: int = eqx.field(default=256, static=True, converter=as_int)
-    reward_bins: int = eqx.field(default=2, static=True, converter=as_int)
+    max_nodes: int | None = eqx.field(default=None, static=True, converter=as_python)
+    num_draws: int = eqx.field(default=256, static=True, converter=as_python)
+    reward_bins: int = eqx.field(default=2, static=True, converter=as_python)
 
     def __check_init__(self) -> None:
         for name in ("num_simulations", "num_draws", "reward_bins"):

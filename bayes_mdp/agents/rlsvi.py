@@ -21,7 +21,7 @@ from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
-from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, is_concrete
+from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, if_given, is_concrete
 
 
 class RegressionData(eqx.Module):
@@ -300,9 +300,7 @@ class LMCLSVI(eqx.Module):
         ValueError, TypeError: a number outside its range; `features` that are no finite array [S A d].
     """
 
-    features: Float[Array, "S A d"] | None = eqx.field(
-        default=None, converter=lambda x: None if x is None else as_floats("features", x)
-    )
+    features: Float[Array, "S A d"] | None = eqx.field(default=None, converter=if_given(as_floats, "features"))
     inverse_temperature: float | Array = eqx.field(default=0.5, kw_only=True)
     regularization: float | Array = eqx.field(default=1.0, kw_only=True)
     step_size: float | Array = eqx.field(default=0.25, kw_only=True)

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.outcomes import summarise_draws
 from bayes_mdp.inference.context_posterior import ContextDraws, ContextPosterior, contexts_of_log
+from bayes_mdp.inference.pair_draws import summarise_draws
 from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel

@@ -5,7 +5,6 @@ It is known, or learnt from the same log as the reward (`LearntReward`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -68,30 +67,6 @@ class Outcome:
         if self.discount is not None:
             check_number("discount", self.discount, lambda x: (x > 0) & (x <= 1), _RATE)
             object.__setattr__(self, "discount", float(self.discount))
-
-
-LEVEL = 0.95
-
-
-def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
-    """Mean, standard deviation and central 95 % interval.
-
-    Args:
-        draws: of a value.
-    """
-    # The sample standard deviation: draws stand for the posterior.
-    return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
-
-
-def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """Central 95 % interval of draws, of one at least.
-
-    Args:
-        draws: of a value.
-    """
-    # Equal tails.
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
 
 
 class OutcomeValue(eqx.Module):
@@ -240,22 +215,6 @@ class LearntReward:
         return paid.reward
 
 
-@runtime_checkable
-class HasOutcomes(Protocol):
-    """A posterior that has learnt other outcomes beside its reward, from the same log."""
-
-    @property
-    def outcomes(self) -> "Mapping[str, CanSample] | None":
-        """Name -> posterior whose rewards are the outcome; None: there are none."""
-        ...
-
-
-def learnt_outcomes(posterior: object) -> Mapping[str, CanSample]:
-    """The outcomes that a posterior has learnt; empty: none."""
-    learnt = posterior.outcomes if isinstance(posterior, HasOutcomes) else None
-    return {} if learnt is None else learnt
-
-
 def check_outcomes(outcomes: object) -> None:
     """Refuse what is neither None nor outcomes by name.
 
@@ -273,31 +232,26 @@ def check_outcomes(outcomes: object) -> None:
         check_type(f"outcomes[{name!r}]", outcome, (Outcome, CanSample), "an Outcome, or a posterior that learnt it")
 
 
-def read_outcomes(
-    outcomes: Mapping[str, Outcome] | None, shape: tuple[int, ...], ends: bool, objective: Objective
-) -> dict[str, tuple[PairReward, Objective]]:
-    """The rewards of known outcomes and the objectives that they are summed by.
+def read_outcome(
+    name: str, outcome: Outcome, shape: tuple[int, ...], ends: bool, objective: Objective
+) -> tuple[PairReward, Objective]:
+    """The rewards of a known outcome and the objective that they are summed by.
 
     Args:
-        outcomes: name -> outcome; None: none.
+        name: of the outcome.
+        outcome: as it was given.
         shape: (*H, S, A), of the MDPs.
         ends: whether these can end.
         objective: of the policy.
 
     Raises:
-        ValueError: one sentence on the outcome that does not fit.
+        ValueError: one sentence on what does not fit.
     """
-    read: dict[str, tuple[PairReward, Objective]] = {}
-    for name, outcome in ({} if outcomes is None else outcomes).items():
-        argument = f"outcomes[{name!r}]"
-        # Its own discount, the horizon of the objective.
-        own_objective = _objective(argument, outcome, objective)
-        steps = objective.horizon if isinstance(objective, Episodic) else None
-        read[name] = (
-            _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(own_objective))),
-            own_objective,
-        )
-    return read
+    argument = f"outcomes[{name!r}]"
+    # Its own discount, the horizon of the objective.
+    summed = _objective(argument, outcome, objective)
+    steps = objective.horizon if isinstance(objective, Episodic) else None
+    return _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(summed))), summed
 
 
 def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:

@@ -34,7 +34,7 @@ from bayes_mdp.decisions.policy_evaluation import (
     policy_value,
     policy_values,
 )
-from bayes_mdp.inference.pair_draws import effective_number, limit_draws
+from bayes_mdp.inference.pair_draws import Worth, limit_draws
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import CanMean, CanSample, HasVariances, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import InContexts, can_split, require_ability, sizes_of
@@ -91,14 +91,17 @@ def probability_optimal(
     posterior, num_draws = limit_draws(posterior, num_draws)
     # The start does not matter to which action is optimal; blocks are not kept.
     draws = draws_of(key, posterior, objective, num_draws, initial=uniform, keep=False)
-    total, squares = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape)
-    for _, answer in draws.optima():
+    total, squares, best = np.zeros(draws.policy_shape), np.zeros(draws.policy_shape), np.empty(num_draws)
+    for part, answer in draws.optima():
+        best[part] = answer.values.at_start(objective, uniform)
         # Share of every action in the optimum of each draw, summed with squares for the error.
         shares = share_among_best(answer.table(draws.rows, sizes.n_actions))
         total, squares = total + shares.sum(0), squares + (shares**2).sum(0)
     mean, square = total / num_draws, squares / num_draws
-    # The largest standard error over all pairs: var / (n - 1) of shares.
-    error = float(np.sqrt(np.maximum(square - mean**2, 0.0) / (num_draws - 1)).max())
+    # The largest standard error over all pairs, of as many draws as their values are worth.
+    worth = Worth.of(posterior, key).number(best)
+    variance = np.maximum(square - mean**2, 0.0) * num_draws / (num_draws - 1)
+    error = float(np.sqrt(variance / worth).max())
     attributes = {
         "num_draws": num_draws,
         "monte_carlo_error": error,
@@ -221,8 +224,8 @@ def expected_regret(
     best, gap = _optimal_values(key, posterior, objective, in_use.initial, num_draws)
     # Never negative: V* is the largest in every draw.
     draws = best - in_use.draws
-    # Autocorrelated draws count for their effective number.
-    mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(effective_number(posterior, draws)))
+    # Draws of chains, or by weights, count for their effective number.
+    mean, error = float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(Worth.of(posterior, key).number(draws)))
     interval = (mean - NORMAL_95 * error, mean + NORMAL_95 * error)
     # Whether V* - V^pi is the value of information or only bounds it.
     verdict = validity_of(posterior, policy is None)

@@ -21,9 +21,9 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_policy,
     describe_start,
     policy_values,
-    summarise_draws,
 )
 from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
+from bayes_mdp.inference.pair_draws import summarise_draws
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
 from bayes_mdp.renamed import accepts_moved
@@ -130,7 +130,10 @@ class PolicyComparison(eqx.Module):
         draws = [[value.outcomes[name].draws for name in outcomes] for value in values]  # [policy, outcome, draw]
         from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws  # xarray and scipy.stats: a second
 
-        return StrategyDraws(tuple(self.values), outcomes, np.moveaxis(np.array(draws), -1, 0))
+        # Draws of chains, or by weights, are worth fewer.
+        independent = all(value.outcomes[name].effective is None for value in values for name in outcomes)
+        table = np.moveaxis(np.array(draws), -1, 0)
+        return StrategyDraws(tuple(self.values), outcomes, table, independent=independent)
 
     def to_dataset(self) -> "xr.Dataset":
         """`value` [policy, draw] and, where outcomes were asked for, `outcomes` [policy, outcome, draw], labelled."""

@@ -24,12 +24,20 @@ from bayes_mdp.decisions.outcomes import (
     OutcomeValue,
     PairReward,
     check_outcomes,
-    learnt_outcomes,
-    read_outcomes,
-    summarise_draws,
+    read_outcome,
 )
 from bayes_mdp.decisions.value_basis import Unvisited, ValueBasis, value_bases
-from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, effective_number, limit_draws, pair_draws
+from bayes_mdp.inference.pair_draws import (
+    Drawn,
+    HoldsDraws,
+    PairDraws,
+    PairRows,
+    Worth,
+    key_of_outcome,
+    limit_draws,
+    pair_draws,
+    summarise_draws,
+)
 from bayes_mdp.mdp import (
     MDP,
     AverageReward,
@@ -43,7 +51,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import InContexts, Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import InContexts, Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
 from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
 from bayes_mdp.mdp.objectives import check_fit
@@ -198,7 +206,8 @@ class PolicyValue(eqx.Module):
         outcomes: name -> `OutcomeValue` in the same draws, of the outcomes that were asked for.
         start: where `initial` is from, in words; "": not known.
         policy: what the policy is, in words, where it was a log; else "".
-        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated); None: all.
+        effective: number of independent draws that the mean is worth, a count (chains are autocorrelated, weights
+            uneven); None: all.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -218,7 +227,7 @@ class PolicyValue(eqx.Module):
     @property
     def error(self) -> float:
         """The Monte Carlo standard error of `mean`, in units of the value."""
-        # sd / sqrt(n), n the effective number where draws are autocorrelated.
+        # sd / sqrt(n), n the effective number where draws are not independent.
         return self.sd / (len(self.draws) if self.effective is None else self.effective) ** 0.5
 
     def net_benefit(
@@ -433,14 +442,15 @@ def policy_values(
     # Side by side; one that does not depend on the step is repeated where another does.
     probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in tables)))
     require_end(sizes.ends, objective)
-    known = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
     # Pairs that some policy takes: of all others nothing is drawn.
     used = used_pairs(probs, sizes.horizon)
     draws = pair_draws(key, posterior, used)
     # The reward under None, then every outcome: one pass over the draws serves all.
-    jobs: Jobs = {None: (None, objective), **read_outcomes(known, sizes.shape, sizes.ends, objective)}
+    jobs: Jobs = {None: (None, objective)}
     for name, outcome in outcomes.items():
-        if not isinstance(outcome, Outcome):  # under the same key, so that it draws the same rows
+        if isinstance(outcome, Outcome):
+            jobs[name] = read_outcome(name, outcome, sizes.shape, sizes.ends, objective)
+        else:  # under the same key, so that it draws the same rows
             jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
     # The policy of a log is known by frequencies only: its probabilities are drawn too.
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
@@ -451,7 +461,13 @@ def policy_values(
     }
     values, gaps = _values_in_draws(draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words)
     bases = late_bases(posterior, probs, objective, start)
-    results = {}
+    worth, results = Worth.of(posterior, key), {}
+    # Rewards of a learnt outcome are drawn apart from the rows.
+    beside = {
+        name: Worth.of(limit_draws(outcome, num_draws)[0], key_of_outcome(key, name))
+        for name, outcome in outcomes.items()
+        if not isinstance(outcome, Outcome)
+    }
     for i, (name, basis) in enumerate(zip(policies, bases, strict=True)):
         outcome_values = {
             outcome: OutcomeValue(
@@ -459,7 +475,7 @@ def policy_values(
                 values[j][:, i],
                 *summarise_draws(values[j][:, i]),
                 float(gaps[j][:, i].max()),
-                effective_of(posterior, values[j][:, i]),
+                effective_of(worth, values[j][:, i], beside.get(outcome)),
             )
             for j, outcome in enumerate(jobs)
             if outcome is not None
@@ -477,7 +493,7 @@ def policy_values(
             outcome_values,
             words,
             log_words,
-            effective_of(posterior, values_of_policy),
+            effective_of(worth, values_of_policy),
         )
     return results
 
@@ -574,17 +590,19 @@ def _values_in_draws(
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
         horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
-        each_paid = [
-            _paid(reward, rows, drawn, horizon) for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
+        each_paid = [  # None: the reward of the draws themselves
+            None if reward is None else _paid(reward, rows, drawn, horizon)
+            for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
         ]
         for i, policy in enumerate(policies):
+            pairs = None if taken is None else taken[i]
             if i in behaviours:
                 # A draw of the log's policy for each draw of the MDP: they are independent a posteriori.
                 policy = behaviours[i].draw(block_draws.stop - first)
                 if isinstance(objective, Episodic) and policy.ndim == 3:
                     policy = policy[:, None].repeat(objective.horizon, axis=1)
+                pairs = None if pairs is None else pairs.weighted(policy)
             # The chain of a policy in the draws: P_pi and r_pi, factored once for all right sides.
-            pairs = None if taken is None else taken[i].weighted(policy)
             chains = None if pairs is None else pairs.chains(drawn)
             # Outcomes share the chain of the policy: other rewards are other right sides of one system.
             for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
@@ -618,11 +636,9 @@ def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]
 
 
 def _paid(
-    reward: PairReward | LearntReward | None, rows: PairRows, drawn: Drawn, horizon: int | None
-) -> Float[np.ndarray, "N *H Q"] | None:
-    """What the pairs bring of an outcome in some draws; None: their own reward."""
-    if reward is None:
-        return None
+    reward: PairReward | LearntReward, rows: PairRows, drawn: Drawn, horizon: int | None
+) -> Float[np.ndarray, "N *H Q"]:
+    """What the pairs bring of an outcome in some draws."""
     if isinstance(reward, PairReward):
         return reward.of_pairs(rows, drawn.probs, horizon)
     paid = reward.of_pairs(drawn)
@@ -666,17 +682,26 @@ def describe_unit(objective: Objective) -> str:
     return f"per start of {start}, in units of the value ({describe_value(objective)})"
 
 
-def effective_of(posterior: object, values: Float[np.ndarray, " N"]) -> float | None:
-    """`effective` of a value: None, but where chains made the draws and they are worth fewer independent ones."""
-    number = effective_number(posterior, values)
+def effective_of(worth: Worth, values: Float[np.ndarray, " N"], beside: Worth | None = None) -> float | None:
+    """`effective` of a value: None, but where the draws are worth fewer independent ones.
+
+    Args:
+        worth: of the draws.
+        values: one for each draw.
+        beside: of what was drawn beside the rows, where that was another belief.
+    """
+    number = worth.number(values)
+    # Two beliefs, two errors: their variances add up, and each counts the picking.
+    if beside is not None and not isinstance(beside.belief, HoldsDraws):
+        number = 1.0 / (1.0 / number + 1.0 / beside.number(values) - 1.0 / len(values))
     return number if number < len(values) else None
 
 
 def describe_effective(value: PolicyValue) -> list[str]:
-    """A line on draws of chains that are worth fewer independent ones."""
+    """A line on draws that are worth fewer independent ones."""
     if value.effective is None:
         return []
-    return [f"draws are autocorrelated: the error is that of {value.effective:.0f} independent ones"]
+    return [f"draws are not independent: the error is that of {value.effective:.0f} that are"]
 
 
 def describe_start(value: PolicyValue) -> str:

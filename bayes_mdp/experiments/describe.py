@@ -15,6 +15,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 import bayes_mdp
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig
 from bayes_mdp.mdp import Picture, StateActionSpace
+from bayes_mdp.models.reward_laws import without_laws
 from bayes_mdp.utils.identity import UnidentifiedError, added_defaults, identity, package_name
 from bayes_mdp.utils.messages import version_of
 from bayes_mdp.utils.typing import Json
@@ -82,9 +83,9 @@ def why_not_identifying(description: Json) -> str | None:
 
 
 def fingerprint(tree: PyTree) -> str:
-    """SHA-256 over the arrays of a tree, in order."""
+    """SHA-256 over the arrays of a tree, in order, those of laws by their names: the same in every process."""
     digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
+    for leaf in jax.tree.leaves(without_laws(tree)):
         array = np.ascontiguousarray(np.asarray(leaf))
         digest.update(f"{array.shape}{array.dtype}".encode() + array.tobytes())
     return digest.hexdigest()

@@ -24,10 +24,12 @@ from typing import TypeAlias, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from jaxtyping import Array, Int, PyTree
 
 from bayes_mdp.experiments.describe import Json, first_difference, why_not_identifying
 from bayes_mdp.experiments.run_config import SNAPSHOT_SECONDS
+from bayes_mdp.models.reward_laws import law_of_parts, named_parts
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_checksum, check_file, check_folder, read_json, write_json, write_with_checksum
 from bayes_mdp.utils.messages import see
@@ -121,9 +123,24 @@ def read_arrays(path: Path, expected: str) -> Values:
 
 
 def arrays_by_name(tree: PyTree) -> dict[str, AnyArray]:
-    """The arrays of a tree by their place in it; typed keys as their words."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): _words(leaf) for path, leaf in leaves}
+    """The arrays of a tree by their place in it, those of laws by their names; typed keys as their words."""
+    names, leaves = jax.tree.leaves(_places(tree)), jax.tree.leaves(tree)
+    return {name: _words(leaf) for name, leaf in zip(names, leaves, strict=True)}
+
+
+def _places(tree: Tree, above: str = "") -> Tree:
+    """A tree of the same structure, whose leaves are the places of the arrays."""
+
+    def place(path: tuple[object, ...], leaf: object) -> object:
+        name = above + jax.tree_util.keystr(path)
+        if not isinstance(leaf, dist.Distribution):
+            return name
+        # By name: NumPyro has its parameters in another order in every process.
+        parameters, static = named_parts(leaf)
+        named = {key: _places(value, f"{name}.{key}") for key, value in parameters.items()}
+        return law_of_parts(type(leaf), named, static)
+
+    return jax.tree_util.tree_map_with_path(place, tree, is_leaf=lambda x: isinstance(x, dist.Distribution))
 
 
 def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
@@ -133,8 +150,7 @@ def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
         ValueError: a name is missing, or another shape or type was saved: another architecture. Names the first.
     """
 
-    def one(path: tuple[object, ...], leaf: PyTree) -> Array:
-        name = jax.tree_util.keystr(path)
+    def one(name: str, leaf: PyTree) -> Array:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         # A typed key is kept as its words, and checked as such.
         like = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
@@ -148,7 +164,8 @@ def fill(tree: Tree, arrays: Mapping[str, AnyArray], where: str) -> Tree:
         array = jnp.array(stored)  # a copy: compiled loops donate their state
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else array
 
-    return jax.tree_util.tree_map_with_path(one, tree)
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, map(one, jax.tree.leaves(_places(tree)), leaves))
 
 
 def _words(leaf: ArrayLike) -> AnyArray:

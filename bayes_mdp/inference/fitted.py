@@ -282,6 +282,17 @@ class Fitted(Module):
         # Lost weights are nan: they are worth nothing that could be counted.
         return max(worth, 1.0) if np.isfinite(worth) else 1.0
 
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """Which component each of the first draws of pairs under a key is of; None: not known, or a draw is no more
+        than what is held.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        del key, num
+        return None
+
     def without_nodes(self, key: PRNGKeyArray, num: int) -> Self:
         """The same belief by draws of equal weight, where it is a sum over the nodes of an integral; else itself.
 

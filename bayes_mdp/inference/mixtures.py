@@ -158,6 +158,15 @@ class MixturePosterior(Fitted):
         # needed.
         return conjugate_pair_draws(key, self.component(0), needed, self.component_priors(key))
 
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """The component of each of the first draws of `pair_draws` under a key.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        return self.component_priors(key).choose(num)
+
     def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).
 
@@ -553,6 +562,10 @@ class Mixture(MixturePosterior):
         return (
             super().pair_draws(key, needed) if self._share_all_but_priors else pair_draws_of_samples(key, self, needed)
         )
+
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """As above; None: components that differ in more than their priors are drawn whole."""
+        return super().picks(key, num) if self._share_all_but_priors else None
 
     def outcome_draws(self, key: PRNGKeyArray, name: str, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """The rows of `pair_draws` under this key, with rewards of random numbers of their own (`CanDrawOutcome`).

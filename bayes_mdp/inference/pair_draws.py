@@ -2,7 +2,7 @@
 
 A policy takes few of the actions, many actions are illegal, and lists of successors are padded to the longest: what is
 needed may be a hundredth of a whole MDP. Posteriors that know their rows draw them by `pair_draws(key, needed)`; of
-anything else whole MDPs are drawn by JAX.
+anything else whole MDPs are drawn by JAX. `summarise_draws`: what values in such draws come to.
 """
 
 import math
@@ -227,6 +227,15 @@ class KnowsWorth(Protocol):
 
 
 @runtime_checkable
+class KnowsPicks(KnowsWorth, Protocol):
+    """Such a belief that knows what it picked."""
+
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"] | None:
+        """Which component each of the first draws of pairs under a key is of; None: not known."""
+        ...
+
+
+@runtime_checkable
 class ListsMDPs(Protocol):
     """A belief that is a list of MDPs with weights."""
 
@@ -263,14 +272,92 @@ def limit_draws(posterior: Belief, num_draws: int) -> tuple[Belief, int]:
     return thinned, thinned.num_held
 
 
-def effective_number(posterior: object, values: Float[np.ndarray, " N"]) -> float:
-    """How many independent draws the mean of these values is worth: N, but of draws that chains made.
+class Worth(NamedTuple):
+    """What draws are worth: of N draws the mean has the error of fewer independent ones where a belief holds what it
+    draws from.
+
+    Given draws, in the order of their chains, say so themselves (`HoldsDraws`). Others are picked, with replacement,
+    from draws or components that chains or weights made: what these are worth, W, limits all that is made of them. With
+    a share b of the variance between them the mean has the variance sd^2 (1 / N + b / W).
 
     Args:
-        posterior: what was drawn from, as `limit_draws` gave it.
-        values: one number for each draw, in order.
+        belief: what was drawn from, as `limit_draws` gave it.
+        key: of the draws.
+        held: W; inf: each draw is fresh, or the belief says it draw by draw.
     """
-    return posterior.effective_number(values) if isinstance(posterior, HoldsDraws) else float(len(values))
+
+    belief: object
+    key: PRNGKeyArray
+    held: float
+
+    @classmethod
+    def of(cls, belief: object, key: PRNGKeyArray) -> "Worth":
+        """That of draws of pairs under a key."""
+        if isinstance(belief, HoldsDraws) or not isinstance(belief, KnowsWorth):
+            return cls(belief, key, np.inf)
+        return cls(belief, key, belief.worth_of_picks())
+
+    def number(self, values: Float[np.ndarray, " N"]) -> float:
+        """How many independent draws the mean of these values, one for each draw in order, is worth: N at most."""
+        if isinstance(self.belief, HoldsDraws):
+            return self.belief.effective_number(values)
+        if not np.isfinite(self.held):
+            return float(len(values))
+        picks = self.belief.picks(self.key, len(values)) if isinstance(self.belief, KnowsPicks) else None
+        share = 1.0 if picks is None else share_between(picks, values)
+        return 1.0 / (1.0 / len(values) + share / max(self.held, 1.0))
+
+    def of_gain(self, gain: Float[np.ndarray, " N"], slack: float) -> float:
+        """How many independent draws one of these is worth, in (0, 1]: to the mean gain, or to the share that is no
+        worse, whichever is less.
+
+        Args:
+            gain: of each draw.
+            slack: by how much a loss counts as no worse.
+        """
+        return min(self.number(gain), self.number((gain >= -slack) * 1.0)) / len(gain)
+
+
+def share_between(group: Int[np.ndarray, " N"], values: Float[np.ndarray, " N"]) -> float:
+    """The share of the variance that lies between groups, from 0 to 1, by a one-way analysis of variance.
+
+    Args:
+        group: of each value.
+        values: one for each draw.
+    """
+    _, place, size = np.unique(group, return_inverse=True, return_counts=True)
+    total, left = float(values.var(ddof=1)), len(values) - len(size)
+    # No group has two values: nothing tells them apart from what lies within.
+    if left == 0 or total == 0:
+        return 1.0
+    means = np.bincount(place, values) / size
+    within = float(((values - means[place]) ** 2).sum()) / left
+    return float(np.clip(1.0 - within / total, 0.0, 1.0))
+
+
+LEVEL = 0.95
+"""Of central intervals."""
+
+
+def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple[float, float]]:
+    """Mean, standard deviation and central 95 % interval.
+
+    Args:
+        draws: of a value.
+    """
+    # The sample standard deviation: draws stand for the posterior.
+    return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
+
+
+def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
+    """Central 95 % interval of draws, of one at least.
+
+    Args:
+        draws: of a value.
+    """
+    # Equal tails.
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

@@ -12,6 +12,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias, overload
@@ -218,11 +219,11 @@ def infer(
     data = _without_covariates(data)
     if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
         prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
-    with stage("infer (which route)"):
-        # What a ready prior is needs no proof. It observes nothing itself.
-        belief, fit = _ready_fit(prior, space, method)
-        program, why_not = None, {}
-        if fit is None:
+    # What a ready prior is needs no proof. It observes nothing itself.
+    belief, fit = _ready_fit(prior, space, method)
+    program, why_not = None, {}
+    if fit is None:
+        with stage("infer (which route)"):
             program, (fit, why_not, *_) = prove(prior, space, method, sampler)
     if isinstance(data, FoldedLog):
         transitions = data.counts(space, by_outcome=_by_outcome(belief, program))
@@ -242,7 +243,8 @@ def infer(
             warn_counted_twice(program, transitions)
         if program is not None and why_not and fit.method not in ("exact", "mixture"):
             _say_once(program, f"infer: {route_line(fit.method, why_not)}\n")
-        with stage(f"infer ({fit.method})"):
+        # A closed form that was ready is done before anything could be shown.
+        with nullcontext() if program is None else stage(f"infer ({fit.method})"):
             posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
     # Without data and without chains the draws are independent ones of the prior: nothing to warn of.
@@ -748,14 +750,13 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
         return None
     has_arrays = any(isinstance(value, np.ndarray) for ready_forms in forms for value in ready_forms.numbers)
-    with jax.enable_x64(True):
+    if has_arrays:
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
         copied = form._replace(forms=tuple(map(_copy, forms))) if isinstance(form, ClosedForms) else _copy(form)
-        copied_prior = ready(isolated_prior(prior), copied) if has_arrays else prior
+        with jax.enable_x64(True):
+            prior = ready(isolated_prior(prior), copied)
     words = repr(space)
-    ready_forms = [
-        ReadyMade(copied_prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms
-    ]
+    ready_forms = [ReadyMade(prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms]
     if not isinstance(form, ClosedForms):
         return _belief(ready_forms[0])
     # Equal forms share one digest, by which proofs and compiled functions are remembered.
@@ -763,7 +764,7 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
         f"{form.site} {len(ready_forms)} {' '.join(ready_form.fingerprint for ready_form in ready_forms)}".encode()
     )
     return branches_of(
-        copied_prior,
+        prior,
         digest.hexdigest(),
         form.site,
         range(len(ready_forms)),

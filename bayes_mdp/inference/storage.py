@@ -56,6 +56,7 @@ from bayes_mdp.mdp.contexts import Column, Contexts, ContextSpace
 from bayes_mdp.mdp.design import Design, Formula, Layout
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.regressions import RowLaw
+from bayes_mdp.models.reward_laws import law_of_parts, named_parts
 from bayes_mdp.models.sufficient_statistics import Statistics
 from bayes_mdp.utils.files import read_bytes, write_beside
 from bayes_mdp.utils.messages import version_of
@@ -492,8 +493,11 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
         return {"array": len(arrays) - 1}
     if isinstance(value, type):
         return {"law_type": _law_name(value, name)}
+    if isinstance(value, dist.Distribution):
+        parts = _encode(named_parts(value), name, arrays)
+        return {"named_law": _law_name(type(value), name), "parts": parts}
     if isinstance(value, _LAW_KINDS):
-        # NumPyro's laws are trees: parameters, and what is static about them.
+        # Constraints and transforms are trees: parameters, and what is static about them.
         parameters, static = value.tree_flatten()
         parts = _encode((tuple(parameters), static), name, arrays)
         return {"law": _law_name(type(value), name), "parts": parts}
@@ -519,9 +523,8 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
         return arrays[value["array"]]
     if "law_type" in value:
         return _law_type(value["law_type"])
-    if "law" in value:
-        parameters, static = _decode(value["parts"], arrays)
-        return _law_type(value["law"]).tree_unflatten(static, parameters)
+    if "named_law" in value or "law" in value:
+        return _decode_law(value, arrays)
     kind = value["record"]
     # Names come from the file: only records of this list can be made.
     if not isinstance(kind, str) or kind not in (records := _records()):
@@ -541,6 +544,22 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     for key, item in fields.items():
         object.__setattr__(record, key, item)
     return record
+
+
+def _decode_law(value: dict[str, Any], arrays: list[np.ndarray]) -> Law:
+    """A distribution by the names of its parameters; a constraint or a transform by their order."""
+    named = "named_law" in value
+    kind, parts = _law_type(value["named_law" if named else "law"]), value["parts"]
+    if named and issubclass(kind, dist.Distribution):
+        return law_of_parts(kind, *_decode(parts, arrays))
+    if named or issubclass(kind, dist.Distribution):
+        # Without names parameters stand in the order of the process that wrote them, which no other one knows.
+        raise ValueError(
+            f"it holds a {kind.__name__} law without the names of its parameters, as versions before 0.3 wrote it: "
+            "which is which cannot be told, expected a posterior that is inferred and saved anew"
+        )
+    parameters, static = _decode(parts, arrays)
+    return kind.tree_unflatten(static, parameters)
 
 
 def _law_name(kind: type, name: str) -> list[str]:

@@ -1,8 +1,10 @@
 """What a caller asks of a posterior before it uses it: the methods that it needs, and what all draws have in common.
 
-`require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief.
+`require_ability`: the error is one sentence. `Sizes`: of a belief; `sizes_of` any belief. `learnt_outcomes`: those
+beside its reward.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import equinox as eqx
@@ -56,6 +58,22 @@ class InContexts(Protocol):
 @runtime_checkable
 class SplitPosterior(CanSplit, Posterior, Protocol):
     """A posterior that is a mixture."""
+
+
+@runtime_checkable
+class HasOutcomes(Protocol):
+    """A posterior that has learnt other outcomes beside its reward, from the same log."""
+
+    @property
+    def outcomes(self) -> Mapping[str, CanSample] | None:
+        """Name -> posterior whose rewards are the outcome; None: there are none."""
+        ...
+
+
+def learnt_outcomes(posterior: object) -> Mapping[str, CanSample]:
+    """The outcomes that a posterior has learnt; empty: none."""
+    learnt = posterior.outcomes if isinstance(posterior, HasOutcomes) else None
+    return {} if learnt is None else learnt
 
 
 _CLOSED = "a posterior in closed form (infer with method='exact')"

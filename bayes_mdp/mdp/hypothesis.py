@@ -31,17 +31,14 @@ from bayes_mdp.utils.validation import (
     check_shape,
     check_type,
     first_index,
+    if_given,
     is_concrete,
     require,
 )
 
 
-def _floats_or_none(name: str, values: object) -> Array | None:
-    return None if values is None else as_floats(name, values)
-
-
-def _legal(values: object) -> Array | None:
-    return None if values is None else jnp.asarray(as_mask("legal", values), dtype=bool)
+def _mask(name: str, values: object) -> Array:
+    return jnp.asarray(as_mask(name, values), dtype=bool)
 
 
 def _successor(values: object) -> Array:
@@ -49,7 +46,7 @@ def _successor(values: object) -> Array:
 
 
 _NAMES_LEGAL = " (an action that a state does not have is False in legal=[state, action])"
-_ENDS, _INITIAL = partial(_floats_or_none, "end_probs"), partial(_floats_or_none, "initial")
+_ENDS, _INITIAL = if_given(as_floats, "end_probs"), if_given(as_floats, "initial")
 
 
 def _is_sparse(matrix: object) -> bool:
@@ -216,7 +213,7 @@ class MDP(_Hypothesis):
     transition_probs: Float[Array, "*H S A S"] = eqx.field(converter=partial(as_floats, "transition_probs"))
     reward: Float[Array, "*H S A"] = eqx.field(converter=partial(as_floats, "reward"))
     end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_ENDS)
-    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_legal)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=if_given(_mask, "legal"))
     initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_INITIAL)
 
     def __init__(
@@ -293,7 +290,7 @@ class SparseMDP(_Hypothesis):
     probability: Float[Array, "*H S A K"] = eqx.field(converter=partial(as_floats, "probability"))
     reward: Float[Array, "*H S A"] = eqx.field(converter=partial(as_floats, "reward"))
     end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_ENDS)
-    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=_legal)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, kw_only=True, converter=if_given(_mask, "legal"))
     initial: Float[Array, " S"] | None = eqx.field(default=None, kw_only=True, converter=_INITIAL)
 
     def __init__(

@@ -13,7 +13,7 @@ from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import (
-    as_int,
+    as_python,
     as_real,
     check_count,
     check_number,
@@ -53,7 +53,7 @@ class Discounted(eqx.Module):
 _RATE = "a number above 0 and at most 1"
 
 
-def _as_rate(discount: object) -> Any:  # of a converter, as `as_int`
+def _as_rate(discount: object) -> Any:  # of a converter, as `as_python`
     """A number as a Python float, which a static field can hold."""
     if not is_concrete(discount):
         raise TypeError(f"discount is traced, expected {_RATE}: it is static")
@@ -81,7 +81,7 @@ class Episodic(eqx.Module):
         [[3.0], [2.0], [1.0]]
     """
 
-    horizon: int = eqx.field(static=True, converter=as_int)
+    horizon: int = eqx.field(static=True, converter=as_python)
     discount: float = eqx.field(static=True, default=1.0, converter=_as_rate, metadata={UNDESCRIBED_DEFAULT: True})
 
     def __check_init__(self) -> None:

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
@@ -30,9 +30,9 @@ from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, InitialLike, IntScalar, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     as_indices,
-    as_int,
     as_mask,
     as_names,
+    as_python,
     check_bool,
     check_count,
     check_labels,
@@ -40,6 +40,7 @@ from bayes_mdp.utils.validation import (
     check_names,
     check_shape,
     check_type,
+    if_given,
     is_concrete,
     require,
 )
@@ -89,20 +90,12 @@ def check_dense_rows(space: "StateActionSpace", bytes_each: float) -> None:
         check_memory(size_words, bytes_each * numbers, DENSE_REMEDY)
 
 
-def _mask(name: str, values: object) -> np.ndarray | None:
-    return None if values is None else np.asarray(as_mask(name, values))
+def _mask(name: str, values: object) -> np.ndarray:
+    return np.asarray(as_mask(name, values))
 
 
-def _read_successors(values: object) -> np.ndarray | None:
-    return None if values is None else np.asarray(as_indices("successors", values, "state"), np.int32)
-
-
-def _read_counts(values: object) -> np.ndarray | None:
-    return None if values is None else np.asarray(as_indices("multiplicity", values, "outcome"), np.int32)
-
-
-def _bool(value: object) -> Any:
-    return bool(value) if isinstance(value, np.bool_) else value
+def _indices(name: str, what: str, values: object) -> np.ndarray:
+    return np.asarray(as_indices(name, values, what), np.int32)
 
 
 class StateActionSpace(Module):
@@ -138,20 +131,24 @@ class StateActionSpace(Module):
         ((3, 2), ('new', 'worn', 'broken', 'end'))
     """
 
-    n_states: int = eqx.field(static=True, converter=as_int)
-    n_actions: int = eqx.field(static=True, converter=as_int)
-    horizon: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
-    ends: bool = eqx.field(default=False, static=True, kw_only=True, converter=_bool)
+    n_states: int = eqx.field(static=True, converter=as_python)
+    n_actions: int = eqx.field(static=True, converter=as_python)
+    horizon: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_python)
+    ends: bool = eqx.field(default=False, static=True, kw_only=True, converter=as_python)
     states: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=as_names)
     actions: tuple[Hashable, ...] | None = eqx.field(default=None, static=True, kw_only=True, converter=as_names)
-    legal: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, kw_only=True, converter=partial(_mask, "legal"))
+    legal: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, kw_only=True, converter=if_given(_mask, "legal"))
     support: Bool[np.ndarray, "*H S A O"] | None = eqx.field(
-        default=None, kw_only=True, converter=partial(_mask, "support")
+        default=None, kw_only=True, converter=if_given(_mask, "support")
     )
 
-    successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_read_successors)
-    multiplicity: Int[np.ndarray, "*H S A K"] | None = eqx.field(default=None, kw_only=True, converter=_read_counts)
-    unseen: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_int)
+    successors: Int[np.ndarray, "*H S A K"] | None = eqx.field(
+        default=None, kw_only=True, converter=if_given(_indices, "successors", "state")
+    )
+    multiplicity: Int[np.ndarray, "*H S A K"] | None = eqx.field(
+        default=None, kw_only=True, converter=if_given(_indices, "multiplicity", "outcome")
+    )
+    unseen: int | None = eqx.field(default=None, static=True, kw_only=True, converter=as_python)
 
     def __check_init__(self) -> None:
         for name in ("n_states", "n_actions", "horizon"):

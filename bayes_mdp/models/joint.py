@@ -25,7 +25,7 @@ from bayes_mdp.models.sufficient_statistics import (
     has_statistics,
 )
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import described, is_concrete, require
+from bayes_mdp.utils.validation import check_labels, described, is_concrete, require
 
 Data = Counts | Statistics | Transitions | Log
 
@@ -214,6 +214,11 @@ def _prepare(
     kind = None if law is None else type(law)
     by_outcome = by_outcome and law is not None  # known rewards add no density: statistics of pairs will do
     if isinstance(data, Log):
+        # A space without names takes the numbers of any log.
+        if space.states is not None:
+            check_labels("data.states", data.states, space.logged_states)
+        if space.actions is not None:
+            check_labels("data.actions", data.actions, space.action_names)
         data = data.transitions
     if isinstance(data, Transitions):
         if law is None or has_statistics(law):

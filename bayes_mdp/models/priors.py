@@ -108,7 +108,6 @@ def dirichlet_normal_gamma(
         >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 6 / (3 + 1): the prior mean 0 counts once
         1.5
     """
-    _check_rows(concentration, rewards_on)
     # In the order of the parameters of `NormalGamma`.
     hyperparameters = {
         "loc": loc,
@@ -116,7 +115,7 @@ def dirichlet_normal_gamma(
         "reward_concentration": reward_concentration,
         "rate": rate,
     }
-    _check_hyperparameters(hyperparameters)
+    _check_arguments(concentration, hyperparameters, rewards_on)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
@@ -157,9 +156,8 @@ def dirichlet_normal(
         >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 6 / (3 + 1): the prior mean 0 counts once
         1.5
     """
-    _check_rows(concentration, rewards_on)
     hyperparameters = {"loc": loc, "scale": scale, "noise_scale": noise_scale}
-    _check_hyperparameters(hyperparameters)
+    _check_arguments(concentration, hyperparameters, rewards_on)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
@@ -198,9 +196,8 @@ def dirichlet_bernoulli(
         >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # 3 / 5
         0.6
     """
-    _check_rows(concentration, rewards_on)
     hyperparameters = {"concentration1": concentration1, "concentration0": concentration0}
-    _check_hyperparameters(hyperparameters)
+    _check_arguments(concentration, hyperparameters, rewards_on)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
@@ -239,9 +236,8 @@ def dirichlet_poisson(
         >>> round(float(posterior.mean_mdp().reward[0, 0]), 3)  # (1 + 6) / (1 + 3)
         1.75
     """
-    _check_rows(concentration, rewards_on)
     hyperparameters = {"reward_concentration": reward_concentration, "rate": rate}
-    _check_hyperparameters(hyperparameters)
+    _check_arguments(concentration, hyperparameters, rewards_on)
 
     def program(space: StateActionSpace) -> MDPSpec:
         probs = supported_dirichlet(concentration, space)
@@ -271,7 +267,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
         >>> posterior.mean_mdp().reward.tolist()
         [[0.0], [1.0]]
     """
-    _check_rows(concentration, "state_action")
+    _check_arguments(concentration, {}, "state_action")
     if is_concrete(reward):
         check_finite("reward", reward)
 
@@ -282,7 +278,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     return ready(program, ClosedForm("known", concentration, {"reward": reward}, None))
 
 
-def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:
+def _check_arguments(concentration: ArrayLike, hyperparameters: dict[str, ArrayLike], rewards_on: str) -> None:
     check_name("rewards_on", rewards_on, ("state_action", "outcome"))
     if isinstance(concentration, StateActionSpace):
         # `prior(space)` in place of `prior()(space)` would be read as a concentration.
@@ -290,9 +286,6 @@ def _check_rows(concentration: ArrayLike, rewards_on: str) -> None:
             "concentration is a StateActionSpace, expected a number or an array: call the factory first, prior()(space)"
         )
     check_not_negative("concentration", concentration)
-
-
-def _check_hyperparameters(hyperparameters: dict[str, ArrayLike]) -> None:
     for name, value in hyperparameters.items():
         if is_concrete(value):
             (check_finite if name == "loc" else check_positive)(name, value)

@@ -1,12 +1,14 @@
 """Reward laws as tables: any NumPyro distribution over (step,) state, action (, outcome), broadcast and looked up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 from numpyro.distributions import constraints
 
 from bayes_mdp.numerics.products import matmul
@@ -18,6 +20,55 @@ def unwrap(law: dist.Distribution) -> dist.Distribution:
     while isinstance(law, (dist.Independent, dist.ExpandedDistribution)):
         law = law.base_dist
     return law
+
+
+def named_parts(law: dist.Distribution) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of a law and what is static of it, by name, sorted.
+
+    NumPyro's own order of both is that of a set, another one in every process: whatever outlives a process, or is to be
+    the same in all of them, goes by name.
+
+    Args:
+        law: not unwrapped.
+    """
+    of_parameters, of_static = _fields(type(law))
+    parameters, static = law.tree_flatten()
+    return _sorted(of_parameters, parameters), _sorted(of_static, static)
+
+
+def without_laws(tree: PyTree) -> PyTree:
+    """A tree with the parameters of its laws, by name, in place of these: its leaves have one order in all processes.
+
+    Args:
+        tree: any.
+    """
+
+    def one(x: object) -> object:
+        return without_laws(named_parts(x)[0]) if isinstance(x, dist.Distribution) else x
+
+    return jax.tree.map(one, tree, is_leaf=partial(_is_instance, dist.Distribution))
+
+
+def law_of_parts(kind: type[dist.Distribution], parameters: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
+    """The law that `named_parts` took apart.
+
+    Args:
+        kind: its type.
+        parameters, static: by name.
+
+    Raises:
+        KeyError: one is missing.
+    """
+    of_parameters, of_static = _fields(kind)
+    return kind.tree_unflatten(tuple(static[x] for x in of_static), tuple(parameters[x] for x in of_parameters))
+
+
+def _sorted(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(sorted(zip(names, values, strict=True), key=itemgetter(0)))
+
+
+def _fields(kind: type[dist.Distribution]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(kind.gather_pytree_data_fields()), tuple(kind.gather_pytree_aux_fields())
 
 
 def tabulate(law: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
@@ -140,7 +191,7 @@ def _map_parameters(
     `extra` is the mixture axis of nested components. Flattening sees nested laws, transforms and masks alike.
     """
     law = unwrap(law)
-    parameters, static = law.tree_flatten()
+    named, static = named_parts(law)
 
     def one(name: str, value: dist.Distribution | AnyArray | float) -> dist.Distribution | AnyArray:
         if isinstance(value, dist.Distribution):
@@ -149,12 +200,10 @@ def _map_parameters(
             return _map_parameters(value, function, batch_shape, extra + inner)
         return function(value, extra, _event_dim(type(law), name))
 
-    # NumPyro's order of parameters is that of a set, another one in every process; a program in another order is not
-    # found among those that were kept.
-    named = dict(zip(type(law).gather_pytree_data_fields(), parameters, strict=True))
+    # By name: a program in another order is not found among those that were kept.
     is_law = partial(_is_instance, dist.Distribution)
-    mapped = {name: jax.tree.map(partial(one, name), named[name], is_leaf=is_law) for name in sorted(named)}
-    result = type(law).tree_unflatten(static, tuple(mapped[name] for name in named))
+    mapped = {name: jax.tree.map(partial(one, name), value, is_leaf=is_law) for name, value in named.items()}
+    result = law_of_parts(type(law), mapped, static)
     # The shape that NumPyro would have computed in `__init__`, which unflattening does not call.
     result._batch_shape = (*batch_shape, *extra)
     return result

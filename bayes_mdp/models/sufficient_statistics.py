@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
+from bayes_mdp.mdp.data.transitions import pool_moments
 from bayes_mdp.models.reward_support import support_of
-from bayes_mdp.numerics.moments import pool_moments
 from bayes_mdp.numerics.numpy_or_jax import add_at, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, RealLike
 from bayes_mdp.utils.validation import check_probabilities, check_shape, is_concrete, require

@@ -1,11 +1,11 @@
-"""Moments of samples: count, mean and sum of squared deviations. A sum of squares would cancel in float32.
+"""Moments of samples (count, mean and sum of squared deviations) from exact sums, rounded correctly once.
 
-Moments of parts are merged and pooled in floating point (`merge_moments`, `pool_moments`); those of a log are made of
-exact sums (`ExactSums`) and rounded correctly once (`exact_moments`).
+Sums of floats (`ExactSums`) are made without any rounding, so that no order, grouping or sharding of the terms changes
+a bit. A float is a whole number times a power of two. Every sum here is one too: a fixed-point number whose digits have
+32 bits, at places that are the same for all data. Whole numbers add exactly; rounding happens in `exact_moments`.
 
-Sources: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*, for merging; Demmel and Nguyen
-(2015), *Parallel reproducible summation*, for fixed bins; Dekker (1971), *A floating-point technique for extending the
-available precision*, for the error of a product.
+Sources: Demmel and Nguyen (2015), *Parallel reproducible summation*, for fixed bins; Dekker (1971), *A floating-point
+technique for extending the available precision*, for the error of a product.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,45 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-
-from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.utils.typing import AnyArray
-
-Cells = Float[AnyArray, "*cells"]
-Moments = tuple[Cells, Cells, Cells]
-Groups = Float[AnyArray, "*groups"]
-
-
-def merge_moments(one: Moments, other: Moments) -> tuple[Cells | np.floating, Cells | np.floating, Cells | np.floating]:
-    """The moments of both samples together, cell by cell; a mean without count must be finite."""
-    (count, mean, ss), (their_count, their_mean, their_ss) = one, other
-    # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
-    total = count + their_count
-    share = their_count / xp.where(total > 0, total, 1.0)
-    shift = their_mean - mean
-    return total, mean + shift * share, ss + their_ss + shift**2 * count * share
-
-
-def pool_moments(
-    moments: Moments, add: Callable[[AnyArray], AnyArray], expand: Callable[[AnyArray], AnyArray]
-) -> tuple[Groups, Groups, Groups]:
-    """The moments of groups of samples.
-
-    Args:
-        moments: of the samples; a single number x is (1, x, 0).
-        add: sums over the samples of each group.
-        expand: gives the value of each group to its samples.
-    """
-    count, mean, ss = moments
-    total = add(count)
-    # Two passes: the mean of the group, then squares around it.
-    centre = add(count * mean) / xp.where(total > 0, total, 1.0)
-    return total, centre, add(ss + count * (mean - expand(centre)) ** 2)
-
-
-# Sums of floats without any rounding, so that no order, grouping or sharding of the terms changes a bit. A float is a
-# whole number times a power of two. Every sum here is one too: a fixed-point number whose digits have 32 bits, at
-# places that are the same for all data. Whole numbers add exactly; rounding happens once, in `exact_moments`.
 
 BITS = 32
 LARGEST = 2.0**510

@@ -18,10 +18,10 @@ import jax.scipy.special
 import numpy as np
 import scipy.linalg
 import scipy.special
-from jaxtyping import Float, PyTree, Real
+from jaxtyping import Float, Int, PyTree, Real
 
 from bayes_mdp.numerics import products
-from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index
 from bayes_mdp.utils.validation import is_concrete
 
 Parameters = ParamSpec("Parameters")
@@ -94,6 +94,28 @@ def pick(table: AnyArray, index: Any) -> AnyArray:
         places = index if isinstance(index, tuple) else (index,)
         inside = tuple(np.clip(place, 0, size - 1) for place, size in zip(places, table.shape, strict=False))
         return np.asarray(table[inside])
+
+
+def index_of_entry(
+    table: Int[AnyArray, "*cells"] | None, cell: Index, shape: tuple[int, ...], size: int
+) -> Int[AnyArray, "..."]:
+    """What `table` says of cells, an index below `size`; `size` where it is negative, which `add_at` drops.
+
+    Args:
+        table: [*shape], whole numbers; None: the cells are numbered in row-major order.
+        cell: one integer array for each axis.
+        shape: of the table.
+        size: how many entries the cells are about.
+    """
+    if table is not None:
+        # An index out of range in place of -1, which NumPy and JAX would take for the last one.
+        index = pick(table, cell)
+        return xp.where(index < 0, size, index)
+    index = xp.asarray(cell[0])
+    # Horner's rule over the axes.
+    for i, axis_size in zip(cell[1:], shape[1:], strict=True):
+        index = index * axis_size + i
+    return xp.asarray(index)
 
 
 def as_numpy(tree: Result) -> Result:

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.pair_draws import central_interval
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import halves_in_time, split_log

@@ -45,7 +45,7 @@ from bayes_mdp.decisions.policy_evaluation import (
 )
 from bayes_mdp.decisions.verdict import Range, check_value_range, verdict_on
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Worth, pairs_of_mdp
 from bayes_mdp.inference.route import infer
 from bayes_mdp.mdp import (
     AverageReward,
@@ -556,22 +556,24 @@ def _judge(
     # Of several policies that were named the best is taken: all of them together keep the promise.
     shared = 1.0 - (1.0 - problem.confidence) / max(len(problem.named), 1)
     num_draws, policies = problem.num_draws, {BASELINE: problem.baseline, **candidates}
-    look = 1
+    look, worth = 1, Worth.of(posterior, key)
     while True:
         with stage("policies in common draws"):
             outcomes = None if spender is None else spender.outcomes
             values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws, outcomes)
+        gains = {name: values[name].draws - values[BASELINE].draws for name in candidates}
         improvements = {
             name: Improvement(
-                values[name].draws - values[BASELINE].draws,
+                gain,
                 problem.slack,
                 shared if name in problem.named else problem.confidence,
                 LOOKS,
+                worth.of_gain(gain, problem.slack),
             )
-            for name in candidates
+            for name, gain in gains.items()
         }
-        # More draws only where some promise is open.
-        settled = all(improvement.settled for improvement in improvements.values())
+        # More draws only where some promise is open, and where what they are picked from can tell more.
+        settled = all(improvement.settled for improvement in improvements.values()) or num_draws > MORE * worth.held
         if settled or look == LOOKS or num_draws * MORE * cells > MOST_NUMBERS:
             break
         # Four times as many each time; the looks are accounted for in the interval.

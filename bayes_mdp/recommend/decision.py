@@ -12,10 +12,10 @@ from bayes_mdp.decisions.behaviour import AnchoredValue
 from bayes_mdp.decisions.choosing.budgets import ShadowPrice, Spending
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_start
 from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.inference.pair_draws import central_interval
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels

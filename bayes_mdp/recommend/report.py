@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from bayes_mdp.calibration.criticism.criticise import Criticism
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
 from bayes_mdp.decisions.value_basis import Unvisited
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.conjugate_posterior import digests_of
+from bayes_mdp.inference.pair_draws import central_interval
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace
 from bayes_mdp.mdp.abilities import sizes_of
 from bayes_mdp.mdp.data.folded_log import Source

@@ -24,9 +24,9 @@ from bayes_mdp.decisions.for_whom import (
     shares_within,
     values_in_contexts,
 )
-from bayes_mdp.decisions.outcomes import central_interval
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
 from bayes_mdp.inference.context_posterior import ContextPosterior
+from bayes_mdp.inference.pair_draws import Worth, central_interval, limit_draws
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.recommend.decision import BASELINE, hidden_causes
@@ -266,8 +266,12 @@ def decide_by_subgroup(
         # Within the subgroup shares sum to one.
         inner = shares_within(share)
         gains = {n: inner @ (draws[n][inside] - draws[BASELINE][inside]) for n in policies}
+        # Draws that contexts share are those of one of them.
+        worth = Worth.of(limit_draws(weighted.at(int(np.flatnonzero(inside)[0])), options.num_draws)[0], key)
+        slack = float(options.slack)
         improvements = {
-            n: Improvement(gain, float(options.slack), float(options.confidence)) for n, gain in gains.items()
+            n: Improvement(gain, slack, float(options.confidence), worth=worth.of_gain(gain, slack))
+            for n, gain in gains.items()
         }
         changes = {n: _changes(by_context, n, inside, inner) for n in policies}
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)

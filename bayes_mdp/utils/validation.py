@@ -27,9 +27,19 @@ class HasShape(Protocol):
         ...
 
 
-def as_int(x: object) -> Any:
-    """A numpy integer as a Python int (numpy scalars make poor static fields); anything else as it is."""
-    return int(x) if isinstance(x, np.integer) else x
+def as_python(x: object) -> Any:
+    """A numpy integer or truth value as one of Python (numpy scalars make poor static fields); anything else as it
+    is."""
+    return x.item() if isinstance(x, (np.integer, np.bool_)) else x
+
+
+def if_given(convert: Callable[..., object], *names: str) -> Callable[[object], Any]:
+    """A converter of fields that may be None, which stays; of anything else it is `convert(*names, value)`."""
+
+    def converted(value: object) -> Any:
+        return None if value is None else convert(*names, value)
+
+    return converted
 
 
 def is_concrete(*arrays: PyTree) -> bool:
@@ -199,12 +209,16 @@ def check_finite(name: str, values: object) -> None:
 
 def check_positive(name: str, values: object) -> None:
     """Every entry, where it is concrete, is finite and greater than zero."""
-    check_that(name, values, lambda array: np.isfinite(array) & (array > 0), "a finite number greater than zero")
+    if is_concrete(values):
+        array = as_real(name, values, "a finite number greater than zero")
+        require(~(np.isfinite(array) & (array > 0)), name, array, "a finite number greater than zero")
 
 
 def check_not_negative(name: str, values: object) -> None:
     """Every entry, where it is concrete, is finite, zero or greater."""
-    check_that(name, values, lambda array: np.isfinite(array) & (array >= 0), "a finite number, zero or greater")
+    if is_concrete(values):
+        array = as_real(name, values, "a finite number, zero or greater")
+        require(~(np.isfinite(array) & (array >= 0)), name, array, "a finite number, zero or greater")
 
 
 def check_that(name: str, values: object, holds: Callable[[np.ndarray], ArrayLike], expected: str) -> None:
@@ -327,7 +341,7 @@ def check_probability_rows(name: str, rows: object, extra: ArrayLike | None = No
     """Every row of `rows` (last axis), with `extra` added, is non-negative and sums to one."""
     array = as_real(name, rows, "probabilities")
     tolerance = ROW_SUM_TOLERANCE.get(str(array.dtype), 1e-6)
-    check_probabilities(name, array)
+    require(~(np.isfinite(array) & (array >= 0)), name, array, "a probability (finite, zero or greater)")
     array = array.astype(np.float64)
     total = array.sum(-1) if extra is None else array.sum(-1) + np.asarray(extra, np.float64)
     index = first_index(np.abs(total - 1.0) > tolerance)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, read_outcomes
+from bayes_mdp.decisions.outcomes import Outcome, OutcomeValue, read_outcome
 from bayes_mdp.decisions.policy_comparison import VerdictOptions, compare_policies
 from bayes_mdp.decisions.policy_evaluation import ValueOptions, policy_value
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, SparseMDP
@@ -386,7 +386,7 @@ def test_the_argument_of_the_last_version_is_the_field_of_the_record():
 def test_half_cycles_of_two_states_in_turn():
     """States 0 and 1 in turn: sum of 0.9^t reward(s_t), of which the first counts half."""
     reward = np.array([3.0, 5.0])
-    outcome = read_outcomes({"cost": Outcome(reward, half_cycle=True)}, (2, 1), False, Discounted(0.9))["cost"][0]
+    outcome, _ = read_outcome("cost", Outcome(reward, half_cycle=True), (2, 1), False, Discounted(0.9))
     rows = np.eye(2)[[1, 0]]
     paid = np.asarray(outcome.expected(MDP(rows[:, None], np.zeros((2, 1)))))[:, 0]
     values = np.linalg.solve(np.eye(2) - 0.9 * rows, paid)

@@ -276,6 +276,7 @@ def test_a_numerical_error_that_matters_is_printed(key):
 
 
 def test_a_draw_that_does_not_fit_is_refused(monkeypatch, key):
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(memory, "free_bytes", lambda: 3500)
     with pytest.raises(ValueError, match=r"posterior has draws of 4 states and 2 actions, about .* MiB of memory"):
         policy_value(key, posterior(), ACTIONS, Discounted(0.9), num_draws=NUM_DRAWS)

@@ -180,6 +180,9 @@ FORGERIES = {
         [node.update(array=10**6) for node in _nodes(header["tree"]) if "array" in node] and None
     ),
     "a law that is none": lambda header: header.update(tree={"law": ["numpyro.distributions", "os"], "parts": None}),
+    "a named law that is none": lambda header: header.update(
+        tree={"named_law": ["numpyro.distributions.constraints", "_Real"], "parts": None}
+    ),
     "a module that is none": lambda header: header.update(tree={"law_type": ["os", "system"]}),
 }
 
@@ -262,3 +265,37 @@ def test_what_is_no_file_is_neither_read_nor_replaced(cases, tmp_path):
         with pytest.raises(ValueError, match=f"{kind}, expected a posterior"):
             load(tmp_path / name)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode) and (tmp_path / "folder").is_dir()
+
+
+def test_another_process_reads_which_parameter_is_which(tmp_path, monkeypatch):
+    """NumPyro has the parameters of a law in the order of a set, which differs between processes: here it is turned.
+
+    Read in that order, means would be standard deviations, without a word.
+    """
+    posterior = sampled()
+    law = posterior.rewards.law
+    assert isinstance(law, dist.StudentT)
+    before = {name: np.array(getattr(law, name)) for name in ("df", "loc", "scale")}
+    save(posterior, tmp_path / "belief")
+    for fields in ("gather_pytree_data_fields", "gather_pytree_aux_fields"):
+        usual = getattr(dist.Distribution, fields).__func__
+        monkeypatch.setattr(dist.Distribution, fields, classmethod(lambda cls, usual=usual: usual(cls)[::-1]))
+    loaded = load(tmp_path / "belief").rewards.law
+    assert isinstance(loaded, dist.StudentT) and loaded.batch_shape == law.batch_shape
+    for name, values in before.items():
+        np.testing.assert_array_equal(getattr(loaded, name), values)
+    monkeypatch.undo()
+
+
+def test_a_file_that_does_not_name_the_parameters_of_a_law_is_refused(tmp_path):
+    """As versions before 0.3 wrote it."""
+    save(sampled(), tmp_path / "belief")
+
+    def without_names(header):
+        for node in _nodes(header["tree"]):
+            if "named_law" in node:
+                node["law"] = node.pop("named_law")
+
+    _forge(tmp_path / "belief", without_names)
+    with pytest.raises(ValueError, match=r"law without the names of its parameters.*cannot be told"):
+        load(tmp_path / "belief")

@@ -101,6 +101,15 @@ def test_every_form_of_data_is_the_same_data(x64):
     assert float(density) == pytest.approx(prior_density(space, sites) + data_density(space, sites, data), rel=1e-10)
 
 
+def test_a_log_whose_labels_have_another_order_is_refused(x64):
+    """Its numbers would be those of other states and actions."""
+    named = StateActionSpace(3, 2, states=("a", "b", "c"), actions=("l", "r"))
+    data = Transitions([0, 1], [0, 1], [0.0, 1.0], [1, 2])
+    for labels, name in (((("c", "b", "a"), ("l", "r")), "states"), ((("a", "b", "c"), ("r", "l")), "actions")):
+        with pytest.raises(ValueError, match=rf"data\.{name} are .*, expected those of the space"):
+            summarise(dirichlet_normal(), named, Log(data, *labels))
+
+
 @pytest.mark.parametrize("shape", [(), (3, 2), (3, 2, 4)])
 def test_known_rewards_say_nothing_whatever_their_shape(shape, x64):
     space = SPACES["ends"]

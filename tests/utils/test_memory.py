@@ -68,4 +68,8 @@ def test_what_does_not_fit_is_refused_with_both_numbers(system):
         ValueError, match=r"^num_draws is 11, about 4\.5 GiB of memory, expected at most 4 GiB \(half of "
     ):
         memory.check_memory("num_draws is 11", 4.5 * 2**30, "fewer draws take less")
+    (system / "meminfo").write_text("MemAvailable: 1 kB\n")
+    memory.check_memory("num_draws is 10", 2**20)  # less than anybody would notice
+    with pytest.raises(ValueError, match=r"expected at most 0\.0\d* MiB"):
+        memory.check_memory("num_draws is 10", 2**20 + 1)
     assert memory.in_words(2**19) == "0.5 MiB" and memory.in_words(float("inf")) == "over a million GiB"

@@ -64,7 +64,15 @@ from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
-from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_number, check_type
+from bayes_mdp.utils.validation import (
+    check_count,
+    check_functions,
+    check_key,
+    check_labels,
+    check_name,
+    check_number,
+    check_type,
+)
 
 INTERVAL = 0.9  # probability of the intervals in the dataset
 Variables = dict[str, tuple[Any, ...]]  # name -> (dims, values) or (dims, values, attributes)
@@ -538,6 +546,9 @@ def _source(
         if value is not None:
             raise ValueError(f"{name} is given with data, expected None: the new data have the pairs of the log")
     check_type("data", data, (Log, Transitions), "Transitions or a Log")
+    if isinstance(data, Log):
+        check_labels("data.states", data.states, space.logged_states)
+        check_labels("data.actions", data.actions, space.action_names)
     log = data.transitions if isinstance(data, Log) else data
     name = f"the posterior of {data.source}" if isinstance(data, Log) else "the posterior of the data"
     return _Source(log, name, int(np.size(log.state)), "the pairs of the log once more")

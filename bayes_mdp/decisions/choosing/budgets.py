@@ -38,9 +38,7 @@ from bayes_mdp.decisions.outcomes import (
     Outcome,
     OutcomeValue,
     PairReward,
-    central_interval,
-    learnt_outcomes,
-    read_outcomes,
+    read_outcome,
 )
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -56,7 +54,7 @@ from bayes_mdp.inference.pair_draws import (
     KnowsWorth,
     ListsMDPs,
     PairRows,
-    effective_number,
+    central_interval,
     limit_draws,
     pair_draws,
     pairs_of_mdp,
@@ -74,7 +72,7 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
@@ -171,7 +169,7 @@ def independent_draws(
     if isinstance(belief, HoldsDraws):
         # Where nothing exceeded the budget the costs tell of autocorrelation only in the middle; the tail counts.
         tail = costs > np.quantile(costs, 1.0 - allowed)
-        worth = min(effective_number(belief, x.astype(float)) for x in (costs, over, tail))
+        worth = min(belief.effective_number(x.astype(float)) for x in (costs, over, tail))
     elif isinstance(belief, KnowsWorth):
         # Picked at random, so that two errors add up: that of what is held, and that of the picking.
         worth = 1.0 / (1.0 / number + 1.0 / max(belief.worth_of_picks(), 1.0))
@@ -625,8 +623,11 @@ def read_budgets(
                 raise type(error)(f"budgets[{name!r}].outcome: {error}") from None
         if not isinstance(outcomes[name], Outcome):
             require_ability(outcomes[name], CanMean, f"budgets[{name!r}]")
-    fixed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Outcome)}
-    read = read_outcomes(fixed, sizes.shape, sizes.ends, objective)
+    read = {
+        name: read_outcome(name, outcome, sizes.shape, sizes.ends, objective)
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Outcome)
+    }
     rate = float(step_discount(objective))
     for name, (_, summed) in read.items():
         # One linear program has one discount in its flow.

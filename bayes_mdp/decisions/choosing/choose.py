@@ -67,10 +67,16 @@ from bayes_mdp.decisions.policy_evaluation import (
     read_action_probs,
     read_start,
     require_end,
-    summarise_draws,
 )
 from bayes_mdp.decisions.verdict import pull_of
-from bayes_mdp.inference.pair_draws import Drawn, HoldsDraws, PairRows, effective_number, limit_draws
+from bayes_mdp.inference.pair_draws import (
+    Drawn,
+    HoldsDraws,
+    PairRows,
+    Worth,
+    limit_draws,
+    summarise_draws,
+)
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.mdp import (
     MDP,
@@ -300,8 +306,9 @@ def choose(
         taken = result.policy > 0 if today is None else (result.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
+    made = judged, judge_key
     with stage("policy in fresh draws"):
-        return _judge(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, judged)
+        return _judge(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, made)
 
 
 def _pairs_to_search(
@@ -354,7 +361,8 @@ def _within_budgets(
         result = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
     with stage("policy in fresh draws"):
         judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
-        choice = _judge(result, criterion, judge, posterior, today, None, confidence, slack, start.words, judged)
+        made = judged, keys[1]
+        choice = _judge(result, criterion, judge, posterior, today, None, confidence, slack, start.words, made)
         named = {"candidate": result.policy}
         value = policy_values(keys[1], judged, named, objective, start.probs, num_draws, second.outcomes)["candidate"]
         spending = spending_of(value, second, posterior)
@@ -534,13 +542,13 @@ def _judge(
     confidence: float,
     slack: float,
     start: str,
-    judged_by: object,
+    judged_by: tuple[object, PRNGKeyArray],
 ) -> PolicyChoice:
-    """The answer, from the fresh draws, which `judged_by` holds or makes."""
+    """The answer, from the fresh draws, which the belief of `judged_by` holds, or makes under a key."""
     # Candidate and baseline in the same draws: their difference has none of the common noise.
     policies = np.stack([found.policy] if today is None else [found.policy, today])
     values, gaps = judge.evaluations(policies)
-    judged_by, _ = limit_draws(judged_by, len(values))
+    worth = Worth.of(limit_draws(judged_by[0], len(values))[0], judged_by[1])
     bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
         PolicyValue(
@@ -552,7 +560,7 @@ def _judge(
             basis,
             judge.objective,
             start=start,
-            effective=effective_of(judged_by, draws),
+            effective=effective_of(worth, draws),
         )
         for draws, gap, basis in zip(values.T, gaps.T, bases, strict=True)
     ]
@@ -563,15 +571,13 @@ def _judge(
         # The criterion on fresh draws; on those that chose the policy it is biased upwards.
         best = judge.best(near) if needs_best(form) else None
         score = form.score(values[:, 0], best)
-        # Resamples are of independent draws; of autocorrelated ones fewer are as good.
-        error = _score_error(form, values[:, 0], best) / _worth(judged_by, values[:, 0]) ** 0.5
+        # Resamples are of independent draws; of others fewer are as good.
+        error = _score_error(form, values[:, 0], best) * (len(values) / worth.number(values[:, 0])) ** 0.5
     candidate = chosen = _plain(found.policy)
     improvement, abstained = None, False
     if today is not None:
         gain = values[:, 0] - values[:, 1]
-        # The less of two effective numbers: that of the gain, and that of being no worse.
-        worth = min(_worth(judged_by, gain), _worth(judged_by, (gain >= -slack) * 1.0))
-        improvement = Improvement(gain, float(slack), float(confidence), worth=worth)
+        improvement = Improvement(gain, float(slack), float(confidence), worth=worth.of_gain(gain, float(slack)))
         abstained = np.array_equal(found.policy, today) or not improvement.accepted
         chosen = _plain(today) if abstained else candidate
     return PolicyChoice(
@@ -588,11 +594,6 @@ def _judge(
         abstained=abstained,
         candidate=candidate,
     )
-
-
-def _worth(posterior: object, values: Float[np.ndarray, " W"]) -> float:
-    """How many independent draws one of these is worth to the mean of the values, on average."""
-    return effective_number(posterior, values) / len(values)
 
 
 def _score_error(criterion: Scored, values: Float[np.ndarray, " W"], best: Float[np.ndarray, " W"] | None) -> float:

@@ -197,7 +197,10 @@ def as_draws(belief: StrategyDraws | PolicyComparison) -> StrategyDraws:
         TypeError: anything else.
     """
     if isinstance(belief, PolicyComparison):
-        return only_value(tuple(belief.values), np.stack([value.draws for value in belief.values.values()], axis=1))
+        values = list(belief.values.values())
+        # Draws of chains, or by weights, are worth fewer.
+        independent = all(value.effective is None for value in values)
+        return only_value(tuple(belief.values), np.stack([value.draws for value in values], axis=1), independent)
     check_type("belief", belief, StrategyDraws, "a decision model, draws of strategies, or compared policies")
     return belief
 

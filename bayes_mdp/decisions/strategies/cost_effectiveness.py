@@ -139,9 +139,11 @@ def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[n
     return np.array([-1.0 if outcomes[0] == "cost" else 1.0])
 
 
-def only_value(strategies: tuple[str, ...], values: Float[np.ndarray, "draws strategies"]) -> StrategyDraws:
+def only_value(
+    strategies: tuple[str, ...], values: Float[np.ndarray, "draws strategies"], independent: bool = True
+) -> StrategyDraws:
     """Draws of one value for each strategy."""
-    return StrategyDraws(strategies, (VALUE,), values[..., None])
+    return StrategyDraws(strategies, (VALUE,), values[..., None], independent=independent)
 
 
 FRONTIER, DOMINATED, EXTENDED = "frontier", "dominated", "extendedly dominated"

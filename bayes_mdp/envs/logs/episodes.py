@@ -2,16 +2,29 @@
 
 Rows of an episode may stand anywhere in a log (`episode_order`). `follow` says what each row leads to. Where next
 states are those of the next rows, steps go up by one from row to row (`first_gap`). `OpenEpisodes` carries the last
-rows of episodes over the boundary of a chunk.
+rows of episodes over the boundary of a chunk. What goes by the order of rows stands behind: rewards in another row than
+that of their action, steps counted from dates, and warnings of columns that tell of unequal times.
 """
 
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int
 
-from bayes_mdp.envs.logs.tables import Table
+from bayes_mdp.envs.logs.columns import (
+    EXPECTED_REWARD,
+    Columns,
+    FollowedRows,
+    read_steps,
+    require_cells,
+    reward_cells,
+    reward_role,
+)
+from bayes_mdp.envs.logs.tables import Table, names_of
+from bayes_mdp.utils.messages import amount, see, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +119,7 @@ def first_gap(
     return StepGap(int(row[position]), int(row[before]), int(step[position]), int(after[before]))
 
 
-def next_in_time(along: EpisodeOrder, rows: "Columns") -> Bool[np.ndarray, " N"]:
+def next_in_time(along: EpisodeOrder, rows: Columns) -> Bool[np.ndarray, " N"]:
     """Whether the next row of its episode is one step after a row, as far as the log tells.
 
     Args:
@@ -117,23 +130,6 @@ def next_in_time(along: EpisodeOrder, rows: "Columns") -> Bool[np.ndarray, " N"]
     if "step" in rows and "next_state" not in rows:  # beside next states, steps may be of any unit
         follows &= rows["step"][along.next_row] == np.asarray(rows["step"], np.int64) + 1
     return follows
-
-
-class FollowedRows(NamedTuple):
-    """What each row leads to.
-
-    Args:
-        next_state: where that was observed; else any.
-        next_observed: whether it was, or the episode ended.
-        truncated: whether the episode was cut after the row; None: not told.
-        keep: whether the row is part of the log: it has a state, and an action or, where it is not known what followed,
-            none that is missing.
-    """
-
-    next_state: Int[np.ndarray, " N"]
-    next_observed: Bool[np.ndarray, " N"]
-    truncated: Bool[np.ndarray, " N"] | None
-    keep: Bool[np.ndarray, " N"]
 
 
 def follow_rows(
@@ -187,9 +183,6 @@ def follow_next_states(
     """
     stops = (along.last | ~known[along.next_row] | ~(led | ended)) & ~ended
     return FollowedRows(next_state, led | ended, stops if cut is None else cut | stops, known)
-
-
-Columns = dict[str, Shaped[np.ndarray, " N"]]
 
 
 @dataclass(frozen=True)
@@ -292,17 +285,15 @@ class OpenEpisodes:
         return result
 
 
-def follow(along: EpisodeOrder | None, rows: Columns, checks_steps: bool) -> FollowedRows:
+def follow(along: EpisodeOrder, rows: Columns, checks_steps: bool) -> FollowedRows:
     """What rows lead to, by their next rows or by their next states, where these are given.
 
     Args:
-        along: the rows of episodes; None: each row stands alone, with its next state.
+        along: the rows of episodes.
         rows: their columns, as of `OpenEpisodes.advance`.
         checks_steps: whether steps say which rows follow each other.
     """
     known, ended, cut = rows["state"] >= 0, rows["terminated"], rows.get("truncated")
-    if along is None:
-        return FollowedRows(rows["next_state"], (rows["next_state"] >= 0) | ended, cut, known)
     if "next_state" in rows:
         led = rows["next_state"] >= 0
         return follow_next_states(along, known=known, led=led, ended=ended, cut=cut, next_state=rows["next_state"])
@@ -311,3 +302,284 @@ def follow(along: EpisodeOrder | None, rows: Columns, checks_steps: bool) -> Fol
     return follow_rows(
         along, rows["state"], known=known, without_action=without_action, ended=ended, cut=cut, step=step
     )
+
+
+def read_moved_rewards(
+    table: Table,
+    reward_at: str,
+    along: EpisodeOrder,
+    ignore_missing: bool,
+    keep: np.ndarray,
+    next_in_time: Bool[np.ndarray, " N"],
+    role: str | None = None,
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """As `read_rewards`, of rewards that stand in another row than that of their action.
+
+    Args:
+        reward_at: "next": in the next row of the episode; "episode": the total of an episode in its last row.
+        along: the rows of episodes.
+        next_in_time: whether the next row of its episode is one step later: no row was left out between them.
+        ignore_missing, keep, role: as for `read_rewards`.
+    """
+    cells = reward_cells(table, role)
+    if cells is None:
+        raise ValueError(f"reward_at is {reward_at!r}, expected the column of the reward or cost too")
+    role = reward_role(table) if role is None else role
+    missing, last = np.isnan(cells), along.last
+    if reward_at == "next":
+        # After a gap a row has the reward of a step that was left out, as the first row of an episode.
+        if not ignore_missing:
+            used = np.zeros(len(cells), bool)
+            used[along.next_row[next_in_time]] = True
+            require_cells(table, missing & used, role, EXPECTED_REWARD)
+        moved = np.where(next_in_time, cells[along.next_row], np.nan)
+    else:
+        require_cells(
+            table,
+            ~last & ~missing & (cells != 0),
+            role,
+            "empty or 0: reward_at='episode' takes the total of an episode",
+        )
+        if not ignore_missing:
+            require_cells(table, missing & last, role, EXPECTED_REWARD)
+        # The last row that is kept of each episode has the total, wherever rows behind it are left out.
+        order, _, place, _ = along
+        starts = np.flatnonzero(place[order] == 0)
+        last_kept = np.maximum.reduceat(np.where(keep[order], np.arange(len(order)), -1), starts)
+        totals = cells[order[np.append(starts[1:], len(order)) - 1]]
+        moved = np.zeros(len(cells))
+        moved[order[last_kept[last_kept >= 0]]] = totals[last_kept >= 0]
+    unknown = np.isnan(moved)
+    return np.where(unknown, 0.0, moved), ~unknown if (unknown & keep).any() else None
+
+
+_PERIODS = {"D": "D", "h": "h", "H": "h", "min": "min", "s": "s", "W": "W"}
+_PERIODS |= {x: x[0] for x in ("M", "ME", "MS", "Q", "QE", "QS", "Y", "YE", "YS")}
+
+
+def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> Table:
+    """The table with steps in place of the dates of its column of steps, from 0 at the first row of each episode.
+
+    A step is one day (hour, ... of the calendar); of several, as "7D", the nearest number of them since the first row.
+
+    Args:
+        every: the length of a step as pandas writes it.
+        along: the rows of episodes; None: there are none.
+
+    Raises:
+        ValueError: no length of time; no column of steps or of episodes; a cell that is no date, or before that of the
+            first row of its episode.
+    """
+    import pandas as pd
+
+    match = re.fullmatch(r"(\d*)([A-Za-z]+)", every) if isinstance(every, str) else None
+    number, unit = (1, None) if match is None else (int(match[1] or 1), _PERIODS.get(match[2]))
+    if unit is None or number < 1:
+        raise ValueError(f"every is {every!r}, expected the length of a step, such as '1D', '12h', '1W' or '1M'")
+    if "step" not in table.columns or along is None:
+        raise ValueError(f"every is {every!r}, expected step, a column of dates, and episode too")
+    column = table.frame[table.columns["step"]]
+    dates = _dates(column, ("ISO8601",))
+    zones = set(column.astype(str).str.extract(_ZONE, expand=False)) if column.dtype.kind == "O" else set()
+    if len(zones) > 1:
+        raise ValueError(
+            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_list_zones(zones)}), "
+            "expected one: convert them with pandas.to_datetime(..., utc=True)"
+        )
+    none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
+    require_cells(table, none, "step", "a date such as 2026-01-31 or 2026-01-31 08:00")
+    assert dates is not None
+    local = dates.dt.tz_localize(None) if isinstance(dates.dtype, pd.DatetimeTZDtype) else dates
+    count = pd.PeriodIndex(local, freq=unit).asi8
+    order, _, place, _ = along
+    start = np.flatnonzero(place[order] == 0)
+    first = np.empty(len(count), np.int64)
+    first[order] = np.repeat(count[order[start]], np.diff(np.append(start, len(order))))
+    passed = count - first
+    require_cells(table, passed < 0, "step", "a date not before that of the first row of its episode")
+    return table.with_columns({table.columns["step"]: np.floor(passed / number + 0.5).astype(np.int64)})
+
+
+_ZONE = r"[T ]\d{2}:?\d{2}.*?(Z|[+-]\d{2}:?\d{2})$"
+
+
+def _list_zones(zones: set[Any]) -> str:
+    return ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
+
+
+def _dates(column: Any, formats: Sequence[str]) -> Any:
+    """A column as dates, NaT where a cell is none; None: it holds none, in any of the formats."""
+    import pandas as pd
+
+    if column.dtype.kind == "M":
+        return column
+    if column.dtype.kind != "O" or pd.api.types.infer_dtype(column, skipna=True) not in _KINDS_OF_DATES:
+        return None
+    for form in formats:
+        try:
+            dates = pd.to_datetime(column, format=form, errors="coerce")
+        except ValueError:  # dates of several time zones
+            return pd.to_datetime(column, format=form, errors="coerce", utc=True)
+        if dates.notna().any():
+            return dates
+    return None
+
+
+_KINDS_OF_DATES = ("string", "datetime", "datetime64", "date")
+
+
+def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrder) -> None:
+    """Refuse two rows of one episode that have the same step.
+
+    Raises:
+        ValueError: names both.
+    """
+    steps = read_steps(table)
+    assert steps is not None
+    if (along.last | (steps[along.next_row] > steps)).all():
+        return
+    order = np.lexsort((steps, episodes))
+    repeated = np.append(False, (np.diff(steps[order]) == 0) & (np.diff(episodes[order]) == 0))
+    if repeated.any():
+        row = int(order[repeated].min())
+        before = int(np.flatnonzero((steps == steps[row]) & (episodes == episodes[row]))[0])
+        table.fail(row, "step", REPEATED.format(before + 1))
+
+
+# Columns without a role that tell the time.
+
+_SAMPLED = 10_000
+_FEWEST = 8
+"""Pairs of rows from which on numbers that always rise are no chance."""
+_UNEQUAL = 1.5
+_FORMATS = ("ISO8601", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y")
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d")
+_TOLD_ACTIONS = 4
+
+
+def warn_of_time(
+    table: Table, episodes: np.ndarray, along: EpisodeOrder, action: np.ndarray, actions: Sequence[Hashable]
+) -> None:
+    """Warn where rows are not equally far apart, and where rows are there twice, as columns without a role tell.
+
+    A column of numbers or dates that rises from row to row within every episode tells the time; largest and smallest
+    increment then differ by a factor of at most 1.5. Rows that are equal in all columns are there twice where such a
+    column rises without them.
+
+    Args:
+        episodes: number of the episode of each row.
+        along: their order.
+        action: of each row, an index of `actions`; negative: none.
+    """
+    has_step = "step" in table.columns
+    if "next_state" in table.columns and has_step:
+        steps = read_steps(table)
+        assert steps is not None
+        _warn_of_increments(table, table.columns["step"], steps.astype(float), along, action, actions, "")
+    used = set(names_of(table.columns)) | set(table.columns.values())
+    sample = along.order[:_SAMPLED]
+    sample_frame = table.frame.iloc[sample]
+    duplicated: np.ndarray | None = None
+    for column in table.frame.columns:
+        if column in used:
+            continue
+        sampled = _times(sample_frame[column])
+        if sampled is None:
+            continue
+        if duplicated is None:
+            duplicated = _equal_to_one_before(sample_frame)
+        if not _rises(sampled[0][~duplicated], episodes[sample][~duplicated]):
+            continue
+        read = _times(table.frame[column])
+        if read is None:
+            continue
+        times, unit = read
+        if _rises(times[along.order], episodes[along.order]):
+            _warn_of_increments(table, column, times, along, action, actions, unit)
+        elif not has_step:
+            has_step = _warn_of_repetition(table, times, episodes)
+
+
+def _rises(times: np.ndarray, episodes: np.ndarray) -> bool:
+    """Whether times never fall or stay between neighbours of one episode, of which there are some."""
+    within = np.diff(episodes) == 0
+    return bool(within.any() and not (np.diff(times)[within] <= 0).any())  # nan: not known
+
+
+def _equal_to_one_before(frame: "pd.DataFrame") -> np.ndarray:
+    """Bool[N], which rows are equal in all columns to one before them."""
+    try:
+        return frame.duplicated().to_numpy()
+    except TypeError:  # cells that cannot be hashed
+        return np.zeros(len(frame), bool)
+
+
+def _times(column: Any) -> tuple[np.ndarray, str] | None:
+    """Float64[N], and " days" for dates: a column as times; None: it tells none."""
+    if column.dtype.kind in "iuf":
+        return column.to_numpy(np.float64, na_value=np.nan), ""
+    cells = column.dropna()
+    if column.dtype.kind == "O" and (cells.empty or not _DATE.match(str(cells.iloc[0]))):
+        return None
+    dates = _dates(column, _FORMATS)
+    if dates is None:
+        return None
+    since = (dates - dates.min()).dt.total_seconds().to_numpy(np.float64)
+    return since / 86400.0, " days"
+
+
+def _warn_of_increments(
+    table: Table,
+    column: Hashable,
+    times: np.ndarray,
+    along: EpisodeOrder,
+    action: np.ndarray,
+    actions: Sequence[Hashable],
+    unit: str,
+) -> None:
+    unnamed = str(column).strip() == "" or str(column).startswith("Unnamed:")
+    if unnamed or (len(times) > 1 and (np.diff(times) == 1).all()):  # the number of the row
+        return
+    change = (times[along.next_row] - times)[~along.last]
+    known = ~np.isnan(change)
+    change = change[known]
+    if len(change) < (1 if unit else _FEWEST) or (change <= 0).any() or change.max() <= _UNEQUAL * change.min():
+        return
+    taken = action[~along.last][known]
+    means = {actions[a]: float(change[taken == a].mean()) for a in np.unique(taken[taken >= 0])[: _TOLD_ACTIONS + 1]}
+    truncated = len(means) > _TOLD_ACTIONS
+    if len(means) > 1 and max(means.values()) > 1.1 * min(means.values()):
+        listed = list(means.items())[:_TOLD_ACTIONS]
+        differences = ", ".join(
+            f"{amount(mean)}{unit} {'apart ' if i == 0 else ''}under {label!r}"
+            for i, (label, mean) in enumerate(listed)
+        )
+        differences = f"on average {differences}{', ...' if truncated else ''}"
+    else:
+        differences = f"{amount(change.min())} to {amount(change.max())}{unit} apart"
+    finding = f"step {column!r} jumps" if column == table.columns.get("step") else f"column {column!r} looks like time"
+    warn_user(
+        f"{table.name}: {finding}: rows are {differences}, and each counts as one step, as if all were equally long: "
+        f"bring the rows to equal times before policies are compared {see('how-to/read-a-log')}"
+    )
+
+
+def _warn_of_repetition(table: Table, times: np.ndarray, episodes: np.ndarray) -> bool:
+    """Warn of rows that are equal, in all columns, to one before, if time rises without them; whether there are any."""
+    duplicated = _equal_to_one_before(table.frame)
+    order = np.argsort(episodes, kind="stable")
+    order = order[~duplicated[order]]
+    pairs = int((np.diff(episodes[order]) == 0).sum())
+    if not duplicated.any() or pairs < _FEWEST or not _rises(times[order], episodes[order]):
+        return False
+    row, frame = int(np.argmax(duplicated)), table.frame
+    cells = frame.iloc[row]
+    before = int(np.argmax(((frame == cells) | (frame.isna() & cells.isna())).all(axis=1).to_numpy()))
+    number = int(duplicated.sum())
+    subject = "1 row is" if number == 1 else f"{number} rows are"
+    warn_user(
+        f"{table.name}: {subject} equal in all columns to a row before, such as row {table.first + row + 1} to row "
+        f"{table.first + before + 1}, and each counts as a transition: remove what was written twice "
+        + see("how-to/read-a-log")
+    )
+    return True

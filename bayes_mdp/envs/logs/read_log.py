@@ -12,29 +12,30 @@ from jaxtyping import Bool, Float
 
 from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
+    Columns,
+    FollowedRows,
     is_empty,
     labels_of_user,
+    next_states_given,
     outcome_roles,
     read_episodes,
     read_flags,
     read_labels,
-    read_moved_rewards,
     read_rewards,
     read_steps,
-    refuse_repeated_steps,
-    warn_of_time,
-    with_counted_steps,
     with_joined_labels,
     with_outcomes,
 )
 from bayes_mdp.envs.logs.episodes import (
-    Columns,
     EpisodeOrder,
-    FollowedRows,
     episode_order,
     first_gap,
     follow,
     next_in_time,
+    read_moved_rewards,
+    refuse_repeated_steps,
+    warn_of_time,
+    with_counted_steps,
 )
 from bayes_mdp.envs.logs.fold_log import Folding, LogSource, Progress, fold
 from bayes_mdp.envs.logs.tables import BadCells, Dialect, Missing, Several, Table, file_digest, open_table
@@ -230,7 +231,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     roles: dict[str, Any] = {"state": state, "action": action, "reward": reward, "cost": cost, "next_state": next_state}
     roles |= {"terminated": terminated, "truncated": truncated, "episode": episode, "step": step}
     roles = with_outcomes(roles, outcomes)
-    about = Roles.of(subject, covariates, varying, group, process)
+    has_covariates = any(x is not None for x in (covariates, varying, group, process))
+    about = Roles.of(subject, covariates, varying, group, process) if has_covariates else None
     missing = Missing.of_words(roles, missing_reward, missing_state, gaps)
     if action is None and actions is not None and len(actions) != 1:
         raise ValueError(f"action is None with {len(actions)} actions, expected the name of the only one, or None")
@@ -250,9 +252,11 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         raise ValueError(f"reward_at is {reward_at!r}, expected episode, whose rows are in order of time")
     required = ("state",) if action is None else ("state", "action")
     declared = {"state": states, "action": actions}
-    table = with_joined_labels(open_table(source, roles | {"count": count}, required, declared, dialect), states)
-    if states is not None and isinstance(state, list):
-        states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
+    table = open_table(source, roles | {"count": count}, required, declared, dialect)
+    if isinstance(state, list) or isinstance(next_state, list):
+        table = with_joined_labels(table, states)
+        if states is not None:
+            states = [ProductLabel(x, state) if isinstance(x, tuple) and len(x) == len(state) else x for x in states]
     try:
         return _read(table, states, actions, missing, reward_at, every, file_digest(source), about)
     except BadCells as first:
@@ -370,7 +374,7 @@ def _read(
         if steps is not None and "next_state" in columns:  # else steps have to follow each other anyway
             refuse_repeated_steps(table, episodes, order)
         _check_order(table, order, columns, missing.steps)
-    followed = follow(order, columns, "step" in columns)
+    followed = next_states_given(columns) if order is None else follow(order, columns, "step" in columns)
     keep, led = followed.keep, followed.next_observed
     untold = ~keep & (columns["action"] < 0)
     if "action" in table.columns:
@@ -385,7 +389,7 @@ def _read(
         return read_moved_rewards(table, reward_at, order, missing.rewards, keep, next_in_time(order, columns), role)
 
     rewards, observed = paid(None)
-    outcomes = _outcomes(table, paid)
+    outcomes = {name: _nan_where_unseen(*paid(role)) for name, role in outcome_roles(table.columns).items()}
     if order is not None and episodes is not None:
         warn_of_time(table, episodes, order, np.where(untold, -1, action_index), action_names)
         steps = order.place if steps is None else steps
@@ -421,21 +425,12 @@ def _read(
     )
 
 
-def _outcomes(
-    table: Table, paid: Callable[[str], tuple[np.ndarray | None, np.ndarray | None]]
-) -> dict[str, Float[np.ndarray, " N"]]:
-    """The numbers of each outcome, nan where one was not observed.
-
-    Args:
-        table: the source.
-        paid: role -> numbers, and which were observed (None: all).
-    """
-    outcomes = {}
-    for name, role in outcome_roles(table.columns).items():
-        numbers, seen = paid(role)
-        assert numbers is not None
-        outcomes[name] = numbers if seen is None else np.where(seen, numbers, np.nan)
-    return outcomes
+def _nan_where_unseen(
+    numbers: Float[np.ndarray, " N"] | None, seen: Bool[np.ndarray, " N"] | None
+) -> Float[np.ndarray, " N"]:
+    """The numbers of an outcome; which were observed (None: all) is said by nan."""
+    assert numbers is not None  # an outcome has a column
+    return numbers if seen is None else np.where(seen, numbers, np.nan)
 
 
 def _episodes(table: Table) -> tuple[EpisodeOrder | None, np.ndarray | None]:
@@ -499,7 +494,8 @@ def _all_bad(
 
     def rows_of(table: Table) -> tuple[FollowedRows, np.ndarray]:
         present = _what_is_there(table, missing)
-        followed = follow(_episodes(table)[0], present, "step" in present)
+        order = _episodes(table)[0]
+        followed = next_states_given(present) if order is None else follow(order, present, "step" in present)
         return followed, (present["action"] < 0) & ~followed.keep
 
     def counted() -> Table:

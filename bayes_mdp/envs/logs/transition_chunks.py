@@ -17,11 +17,13 @@ from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, open_log
 from bayes_mdp.envs.logs.columns import (
     EXPECTED_REWARD,
     NO_ACTION,
+    Columns,
     as_numbers,
     category_order,
     expected_label,
     factorised,
     is_empty,
+    next_states_given,
     number_of,
     outcome_roles,
     read_flags,
@@ -31,9 +33,8 @@ from bayes_mdp.envs.logs.columns import (
     require_cells,
     reward_cells,
     reward_role,
-    warn_of_time,
 )
-from bayes_mdp.envs.logs.episodes import REPEATED, Columns, OpenEpisodes, Settled, episode_order, follow
+from bayes_mdp.envs.logs.episodes import REPEATED, OpenEpisodes, Settled, episode_order, warn_of_time
 from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Missing, Table, plain
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
@@ -403,7 +404,7 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
     if isinstance(settled, Settled):
         columns, followed, place = settled.columns, settled.followed, settled.place
     else:
-        columns, followed, place = settled, follow(None, settled, checks_steps=False), None
+        columns, followed, place = settled, next_states_given(settled), None
     followed_rows = np.flatnonzero(followed.keep)
     columns = {name: column[followed_rows] for name, column in columns.items()}
     next_state, led, cut, _ = (None if x is None else x[followed_rows] for x in followed)

@@ -1082,7 +1082,12 @@ def _pair_rows(
     # Compressed rows: entries first[i] to first[i + 1] are the outcomes of pair i.
     first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
     step = index[0] if len(index) == 3 else None
-    next_state = _next_states(space, index, pair, outcome)
+    next_state = outcome
+    if space.successors is not None:
+        listed = np.asarray(space.successors)
+        reached = listed[(*(i[pair] for i in (index if listed.ndim == 4 else index[-2:])), outcome)]
+        # An illegal pair without a successor stays where it is.
+        next_state = np.where(reached < 0, index[-2][pair], reached)
     return PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
 
 
@@ -1179,19 +1184,3 @@ def _concentrations(
 
 def _at(table: object, index: tuple[Int[np.ndarray, " Q"], ...]) -> np.ndarray:
     return np.asarray(table)[index]
-
-
-def _next_states(
-    space: StateActionSpace,
-    index: tuple[Int[np.ndarray, " Q"], ...],
-    pair: Int[np.ndarray, " E"],
-    outcome: Int[np.ndarray, " E"],
-) -> Int[np.ndarray, " E"]:
-    """The next state of each entry, S for the end."""
-    if space.successors is None:
-        return outcome
-    listed = np.asarray(space.successors)
-    pair_index = index if listed.ndim == 4 else index[-2:]
-    reached = listed[(*(i[pair] for i in pair_index), outcome)]
-    # An illegal pair without a successor stays where it is.
-    return np.where(reached < 0, index[-2][pair], reached)

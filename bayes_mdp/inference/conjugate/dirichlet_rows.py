@@ -34,13 +34,12 @@ from bayes_mdp.inference.conjugate.site_table import (
     Sites,
     first_pairs_in_common,
     is_injective,
-    site_index,
     unless_identity,
 )
 from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.protocols import RowIntervals
-from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, pick, xp
+from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, index_of_entry, pick, xp
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.random.dirichlet_draws import dirichlet, dirichlet_expectation, dirichlet_split
 from bayes_mdp.random.gamma_draws import loggamma
@@ -348,7 +347,7 @@ class DirichletRows(Module):
 
     def place(self, cell: Index, outcome: Outcome) -> tuple[Outcome, Outcome]:
         """Indices into `counts` of the outcomes of cells; out of range where there is nothing to count."""
-        row = site_index(self.row, cell, self.shape[:-1], len(self.prior))
+        row = index_of_entry(self.row, cell, self.shape[:-1], len(self.prior))
         column = outcome if self.column is None else pick(self.column, (*cell, outcome))
         size = self.counts.shape[-1]
         if self.successor is None:
@@ -361,7 +360,7 @@ class DirichletRows(Module):
     def update(self, cell: Index, outcome: Outcome, weight: ArrayLike) -> "DirichletRows":
         """The belief after `weight` transitions from `cell` to the index `outcome` (scalars or arrays of one shape)."""
         counts = add_at(self.counts, self.place(cell, outcome), weight)
-        return eqx.tree_at(lambda rows: rows.counts, self, counts)
+        return dataclasses.replace(self, counts=counts)
 
     def log_known(self, cell: Index, outcome: Outcome) -> LogDensity:
         """Log-probability of outcomes under the known rows; zero elsewhere."""
@@ -412,7 +411,7 @@ class DirichletRows(Module):
         # For every site row: the columns that have counts, and those that its cells may reach.
         columns = [set(np.flatnonzero(seen)) for seen in counts]
         cells = np.indices(self.shape[:-1]).reshape(len(self.shape) - 1, -1)
-        rows = np.asarray(site_index(self.row, tuple(cells), self.shape[:-1], len(columns)))
+        rows = np.asarray(index_of_entry(self.row, tuple(cells), self.shape[:-1], len(columns)))
         for row, cell, outcomes in zip(rows, cells.T, np.reshape(successor, (rows.size, -1)), strict=True):
             if row < len(columns):
                 chosen = outcomes if self.column is None else np.asarray(self.column)[(*cell, outcomes)]

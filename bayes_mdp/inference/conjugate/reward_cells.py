@@ -25,7 +25,6 @@ from bayes_mdp.inference.conjugate.site_table import (
     Sites,
     first_pairs_in_common,
     is_injective,
-    site_index,
     unless_identity,
 )
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, statistics
@@ -34,7 +33,7 @@ from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
-from bayes_mdp.numerics.numpy_or_jax import add_at, pick, xp
+from bayes_mdp.numerics.numpy_or_jax import add_at, index_of_entry, pick, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 
@@ -285,7 +284,7 @@ class RewardCells(Rewards):
 
     def element(self, cell: Index, outcome: Outcome) -> Int[AnyArray, "..."]:
         """Index of the site element of (step,) state, action `cell` and outcome; M where the reward is known."""
-        return site_index(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])
+        return index_of_entry(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])
 
     def standardised(self, cell: Index, outcome: Outcome, reward: Weight) -> Weight:
         """x of rewards coefficient * x + offset: what the family is a belief about."""
@@ -329,7 +328,7 @@ class RewardCells(Rewards):
         if prior.known:  # what is kept of a reward depends on its element
             prior = jax.tree.map(lambda x: pick(x, element), prior)
         data = prior.statistics(xp.asarray(weight), self.standardised(cell, outcome, reward))
-        return eqx.tree_at(lambda cells: cells.data, self, self.prior.absorb(self.data, element, data)), constant
+        return replace(self, data=self.prior.absorb(self.data, element, data)), constant
 
     def observe_counts(self, counts: Counts, weight: RealScalar) -> tuple["RewardCells", RealScalar]:
         """The belief after moments of rewards in every cell; the constant is nan where it needs each reward."""
@@ -344,7 +343,7 @@ class RewardCells(Rewards):
         data = self.prior.absorb(self.data, self.element(tuple(cell), outcome), data)
         # What needs each reward (a base measure, a known law) is lost in sums.
         unknown = self.prior.has_constant or self.known_law is not None
-        return eqx.tree_at(lambda cells: cells.data, self, data), xp.where(unknown, np.nan, stretch)
+        return replace(self, data=data), xp.where(unknown, np.nan, stretch)
 
     def belief_at(self, cell: Index, outcome: Outcome) -> tuple[RewardBelief, Bool[AnyArray, "..."]]:
         """The belief after data at cells, and whether there is one (else the reward is known)."""
@@ -394,19 +393,19 @@ class RewardCells(Rewards):
         Raises:
             ValueError: names the first one.
         """
-        super().check_rewards(name, cell, outcome, reward, seen)
+        self.support().at(cell, outcome).check(name, reward, seen)
         if self.known_law is not None:
             refuse_impossible(name, reward, self.log_constant(cell, outcome, reward, seen.astype(float)))
 
     def before_data(self) -> "RewardCells":
         """The belief before any data."""
-        return eqx.tree_at(lambda cells: cells.data, self, xp.zeros_like(xp.asarray(self.data)))
+        return replace(self, data=xp.zeros_like(xp.asarray(self.data)))
 
     def merge(self, other: Rewards) -> "RewardCells":
         """The belief after the data of both."""
         assert isinstance(other, RewardCells)  # `merge` has compared the priors
         data = self.prior.merge(xp.asarray(self.data), xp.asarray(other.data))
-        return eqx.tree_at(lambda cells: cells.data, self, data)
+        return replace(self, data=data)
 
     def discount_data(self, factor: RealScalar) -> "RewardCells":
         """The belief after the same data, each reward counted `factor` times."""

@@ -15,30 +15,9 @@ from jaxtyping import Array, Float, Int, Real
 
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.numpy_or_jax import pick, xp
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Sites = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-def flat_index(cell: Index, shape: tuple[int, ...]) -> Int[AnyArray, "..."]:
-    """Row-major index of `cell` (one integer array for each axis) in an array of `shape`."""
-    index = xp.asarray(cell[0])
-    # Horner's rule over the axes.
-    for i, size in zip(cell[1:], shape[1:], strict=True):
-        index = index * size + i
-    return xp.asarray(index)
-
-
-def site_index(
-    table: Int[AnyArray, "*cells"] | None, cell: Index, shape: tuple[int, ...], size: int
-) -> Int[AnyArray, "..."]:
-    """The site element of `cell`; `size` where there is none, an index out of range that a dropping scatter ignores."""
-    if table is None:
-        return flat_index(cell, shape)
-    # An index out of range in place of -1, which NumPy and JAX would take for the last element.
-    element = pick(table, cell)
-    return xp.where(element < 0, size, element)
 
 
 def unless_identity(table: ArrayLike, size: int, name: str) -> Int[np.ndarray, "*cells"] | None:

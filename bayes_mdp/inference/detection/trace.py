@@ -36,7 +36,7 @@ from bayes_mdp.models.isolate import Isolated, isolated_prior, traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma
-from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap
+from bayes_mdp.models.reward_laws import law_mean, law_variance, unwrap, without_laws
 from bayes_mdp.numerics.jaxprs import inner_jaxprs
 from bayes_mdp.utils.identity import UnidentifiedError, identity
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -630,7 +630,8 @@ def _reward(table: RewardTable) -> tuple[Law, dict[str | int, Array]]:
     if law is None:
         assert table.known is not None
         return Law(KNOWN, table.by_outcome), {"mean": table.known}
-    named = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(law))
+    # Those by name are sorted: the same in every process.
+    named = laws[type(law)](law).items() if type(law) in laws else enumerate(jax.tree.leaves(without_laws(law)))
     parameters: dict[str | int, Array] = {name: jnp.asarray(value) for name, value in named}
     return Law(_family(law, laws), table.by_outcome), parameters
 

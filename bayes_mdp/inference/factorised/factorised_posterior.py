@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpyro import handlers
 
 from bayes_mdp.inference.compiled_fit import Fit
@@ -74,6 +74,15 @@ class FactorisedPosterior(ConjugatePosterior):
         """The belief about the rewards."""
         assert isinstance(self.reward_cells, SampledRewards)
         return self.reward_cells
+
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"]:
+        """The draw of the rewards in each of the first draws of `pair_draws` under a key.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        return self.rewards.picks(key, num)
 
     @property
     def method(self) -> str:

@@ -1,6 +1,6 @@
 """`SampledRewards`: the belief about the rewards as weighted draws of the sites behind them, reweighted by new data."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import equinox as eqx
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.rewards import (
     Cells,
@@ -27,11 +27,11 @@ from bayes_mdp.inference.sampled.algorithms import Drawn as SamplerOutput
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.mdp import Counts, StateActionSpace
+from bayes_mdp.mdp.data.transitions import merge_moments
 from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardStatistics, RewardSums, Statistics
-from bayes_mdp.numerics.moments import merge_moments
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.utils.typing import AnyArray, Index, IntScalar, RealScalar
@@ -145,11 +145,23 @@ class SampledRewards(Rewards):
 
     def drawer(self, key: PRNGKeyArray, place: Index, prior: ComponentPrior | None = None) -> Drawer:
         """A stream of draws of the mean rewards of some cells: all cells of a draw are from one draw of the sites."""
-        # A key of its own: rows use the same key for themselves.
-        choose = draw_by_weight(jax.random.fold_in(key, REWARDS), np.asarray(self.weights))
+        choose = self._choice(key)
         with jax.enable_x64(True):
             mean = np.asarray(self._means(), np.float64)[(slice(None), *place)]
         return lambda num, _: mean[choose(num)]
+
+    def picks(self, key: PRNGKeyArray, num: int) -> Int[np.ndarray, " N"]:
+        """The numbers of the first draws of `drawer` under a key.
+
+        Args:
+            key: of the draws.
+            num: how many.
+        """
+        return self._choice(key)(num)
+
+    def _choice(self, key: PRNGKeyArray) -> Callable[[int], Int[np.ndarray, " N"]]:
+        # A key of its own: rows use the same key for themselves.
+        return draw_by_weight(jax.random.fold_in(key, REWARDS), np.asarray(self.weights))
 
     def gather_from_draw(self, drawn: SiteDraws) -> tuple[Cells, Cells]:
         """Mean and variance of one reward in every cell in the draw with this number."""

@@ -13,7 +13,7 @@ import abc
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import jax
@@ -23,10 +23,10 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Real
 from scipy.special import gammaln, xlog1py, xlogy
 
+from bayes_mdp.mdp.data.transitions import merge_moments, pool_moments
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
-from bayes_mdp.numerics.moments import merge_moments, pool_moments
 from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, pick, xp
 from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.random.host_generator import ElementStreams
@@ -210,7 +210,7 @@ class RewardBelief(Module):
 
     def support(self) -> RewardSupport:
         """The rewards that the law can give, whatever is unknown. Host side."""
-        support = support_of(self.law)
+        support = _support_of_family(self.law)
         assert support is not None  # a family whose support depends on a known parameter overrides this
         return support
 
@@ -333,6 +333,10 @@ def families_of(law: str | type | None) -> tuple[type[RewardBelief], ...]:
 # float32.
 
 
+_support_of_family = cache(support_of)
+"""It is asked for at every update."""
+
+
 def statistics(count: RealLike, mean: RealLike, ss: RealLike) -> Float[AnyArray, "*cells 3"]:
     """Stack count, mean and sum of squared deviations, which broadcast."""
     return xp.stack(xp.broadcast_arrays(count, mean, ss), axis=-1)
@@ -356,7 +360,7 @@ def pool(index: Int[AnyArray, "*N"], data: Float[AnyArray, "*N 3"], size: int) -
     """[size 3]: `data` [*N 3] merged by `index` in 0 .. size - 1; those of the index `size` are dropped."""
     zero, inside = np.zeros(size, data.dtype), xp.minimum(index, size - 1)
     # Index `size` is out of range and dropped: masked rewards are sent there.
-    return statistics(*pool_moments(split(data), lambda x: add_at(zero, index, x), lambda x: pick(x, inside)))
+    return statistics(*pool_moments(split(data), partial(add_at, zero, index), partial(pick, index=inside)))
 
 
 def absorb(

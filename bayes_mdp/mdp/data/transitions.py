@@ -3,7 +3,7 @@
 """Data: `Transitions`, the `Log` they were read from, and their sufficient statistics `Counts`."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
-from bayes_mdp.numerics.moments import merge_moments, pool_moments
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -34,6 +34,7 @@ from bayes_mdp.utils.validation import (
     check_width,
     described,
     first_index,
+    if_given,
     is_concrete,
     label_list,
     require,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def _index(name: str, what: str, values: object) -> Any:
-    return None if values is None and name == "step" else as_indices(f"transitions.{name}", values, what)
+    return as_indices(f"transitions.{name}", values, what)
 
 
 def _reward(values: object) -> Any:
@@ -58,10 +59,6 @@ def _reward(values: object) -> Any:
         array = as_real("transitions.reward", array)
     check_width("transitions.reward", array)
     return array
-
-
-def _flags(name: str, values: object) -> Any:
-    return None if values is None else as_mask(f"transitions.{name}", values)
 
 
 class Transitions(Module):
@@ -94,14 +91,18 @@ class Transitions(Module):
     action: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "action", "action"))
     reward: Real[AnyArray, "*N"] | None = eqx.field(converter=_reward)
     next_state: Int[AnyArray, "*N"] = eqx.field(converter=partial(_index, "next_state", "state"))
-    terminated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "terminated"))
-    truncated: Bool[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_flags, "truncated"))
-    step: Int[AnyArray, "*N"] | None = eqx.field(default=None, converter=partial(_index, "step", "step"))
+    terminated: Bool[AnyArray, "*N"] | None = eqx.field(
+        default=None, converter=if_given(as_mask, "transitions.terminated")
+    )
+    truncated: Bool[AnyArray, "*N"] | None = eqx.field(
+        default=None, converter=if_given(as_mask, "transitions.truncated")
+    )
+    step: Int[AnyArray, "*N"] | None = eqx.field(default=None, converter=if_given(_index, "step", "step"))
     reward_observed: Bool[AnyArray, "*N"] | None = eqx.field(
-        default=None, kw_only=True, converter=partial(_flags, "reward_observed")
+        default=None, kw_only=True, converter=if_given(as_mask, "transitions.reward_observed")
     )
     next_observed: Bool[AnyArray, "*N"] | None = eqx.field(
-        default=None, kw_only=True, converter=partial(_flags, "next_observed")
+        default=None, kw_only=True, converter=if_given(as_mask, "transitions.next_observed")
     )
 
     def __check_init__(self) -> None:
@@ -490,6 +491,40 @@ class Counts(Module):
     def reward_moments(self) -> tuple[AnyArray, AnyArray, AnyArray]:
         """`reward_count`, `reward_mean`, `reward_ss`: each [*H S A], or [*H S A O]."""
         return self.reward_count, self.reward_mean, self.reward_ss
+
+
+Moments = tuple[Float[AnyArray, "*cells"], Float[AnyArray, "*cells"], Float[AnyArray, "*cells"]]
+"""Count, mean and sum of squared deviations of the samples of each cell. A sum of squares would cancel in float32."""
+
+
+def merge_moments(one: Moments, other: Moments) -> Moments:
+    """The moments of both samples together, cell by cell; a mean without count must be finite.
+
+    Source: Chan, Golub and LeVeque (1983), *Algorithms for computing the sample variance*.
+    """
+    (count, mean, ss), (their_count, their_mean, their_ss) = one, other
+    # n = n1 + n2, mean = mean1 + shift n2 / n, ss = ss1 + ss2 + shift^2 n1 n2 / n.
+    total = count + their_count
+    share = their_count / xp.where(total > 0, total, 1.0)
+    shift = their_mean - mean
+    return total, mean + shift * share, ss + their_ss + shift**2 * count * share
+
+
+def pool_moments(
+    moments: Moments, add: Callable[[AnyArray], AnyArray], expand: Callable[[AnyArray], AnyArray]
+) -> tuple[Float[AnyArray, "*groups"], Float[AnyArray, "*groups"], Float[AnyArray, "*groups"]]:
+    """The moments of groups of samples.
+
+    Args:
+        moments: of the samples; a single number x is (1, x, 0).
+        add: sums over the samples of each group.
+        expand: gives the value of each group to its samples.
+    """
+    count, mean, ss = moments
+    total = add(count)
+    # Two passes: the mean of the group, then squares around it.
+    centre = add(count * mean) / xp.where(total > 0, total, 1.0)
+    return total, centre, add(ss + count * (mean - expand(centre)) ** 2)
 
 
 class _Table(NamedTuple):

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bayes_mdp.agents.optimism.cone_programs import phi, solve_k_dual, solve_k_program
 from tests.agents.k_reference import Plain, deep_sea_problem, plain
-from tests.agents.optimism.cone_programs import phi, solve_k_dual, solve_k_program
 
 
 def arguments(problem: Plain) -> tuple[Any, ...]:

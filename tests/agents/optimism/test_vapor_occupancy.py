@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
+from bayes_mdp.agents.optimism.cone_programs import solve_vapor_program
 from bayes_mdp.agents.optimism.vapor import VaporProblem, solve_vapor
 from bayes_mdp.mdp import MDP, Episodic
 from bayes_mdp.planning import occupancy, solve
-from tests.agents.optimism.cone_programs import solve_vapor_program
 
 H, S, A = 3, 4, 3
 LEGAL = np.ones((S, A), bool)

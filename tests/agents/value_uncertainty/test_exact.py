@@ -240,6 +240,7 @@ def test_samples_are_joint(key):
 
 def test_covariances_that_would_not_fit_in_memory_are_refused(monkeypatch):
     case, objective = CASES["acyclic"]()
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**10)
     with pytest.raises(ValueError, match=r"^posterior has \d+ states, .*sampled MDPs need less \(exact.by_draws\)"):
         value_covariance(case.posterior, case.policy, objective)

@@ -185,6 +185,7 @@ def test_groups_that_would_not_fit_in_memory_are_left_out(monkeypatch):
     """The draws fit, the predictive groups beside them do not; a log-likelihood that is asked for is not dropped."""
     posterior = route("exact").posterior
     # Half of what is free may be taken; all groups take 760,000 bytes by the estimate, the posterior alone 370,000.
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2 * 700_000)
     tree = to_arviz(posterior, num_draws=400)
     assert "400 draws of it would not fit in memory" in _left_out(tree)["prior_predictive"]

@@ -15,7 +15,7 @@ from bayes_mdp.calibration.checks import checking as door
 from bayes_mdp.calibration.checks.check_result import Check, load_check
 from bayes_mdp.calibration.checks.checking import CheckOptions, check
 from bayes_mdp.calibration.simulation_based.quantities import optimal_actions, values
-from bayes_mdp.mdp import AverageReward, Counts, Discounted, Episodic, StateActionSpace, Transitions
+from bayes_mdp.mdp import AverageReward, Counts, Discounted, Episodic, Log, StateActionSpace, Transitions
 from bayes_mdp.models.priors import known_rewards
 from tests.calibration.simulated import checked, draw, simulations
 from tests.flips import NUMBER, refused_flips
@@ -120,6 +120,10 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(key, simulated):
     ):
         with pytest.raises(ValueError, match=match):
             check(key, PRIOR, SPACE, **fold(CheckOptions, options))
+    named = StateActionSpace(2, 2, states=("a", "b"), actions=("l", "r"))
+    for labels, name in (((("b", "a"), ("l", "r")), "states"), ((("a", "b"), ("r", "l")), "actions")):
+        with pytest.raises(ValueError, match=rf"data\.{name} are .*, expected those of the space"):
+            check(key, PRIOR, named, data=Log(log, *labels))
     with pytest.raises(TypeError, match="data is a Counts"):
         check(key, PRIOR, SPACE, data=Counts(*(np.zeros((1, 1, 1)),) * 4))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="AverageReward"):

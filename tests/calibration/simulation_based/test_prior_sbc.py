@@ -268,6 +268,7 @@ def test_the_weights_of_a_mixture_are_seen_by_its_site():
 
 
 def test_draws_that_would_not_fit_in_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(memory, "free_bytes", lambda: 2**12)
     design = Design(unused, StateActionSpace(3, 2), 100, 50, None, None, Discounted(0.9))
     with pytest.raises(ValueError, match=r"^num_draws is 100, about .* MiB of memory, expected at most .* fewer draws"):

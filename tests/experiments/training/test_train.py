@@ -14,12 +14,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.agents.neural import DQN, MLP, Epsilon, QLearning
 from bayes_mdp.envs import deep_sea_observed
 from bayes_mdp.experiments import resume
+from bayes_mdp.experiments.describe import fingerprint
 from bayes_mdp.experiments.training import training_loop as memory
 from bayes_mdp.experiments.training.train import CURVES, Log, _Plan
 from bayes_mdp.experiments.training.training_loop import StepReport
@@ -177,6 +179,20 @@ def test_a_checkpoint_of_another_architecture_is_refused(whole):
     with pytest.raises(ValueError, match=r"\['q'\] is nothing there"):
         resume.fill(tree, {name: x for name, x in saved.items() if "q" not in name}, "here")
     assert len(arrays) > 10
+
+
+def test_laws_in_a_state_are_kept_by_the_names_of_their_parameters(monkeypatch):
+    """NumPyro has them in another order in every process; arrays of one shape would change places without a word."""
+    tree = {"law": dist.StudentT(jnp.full(2, 5.0), jnp.full(2, 1.0), jnp.full(2, 3.0)), "q": jnp.zeros(2)}
+    tree = jax.tree.map(jnp.asarray, tree)
+    saved = resume.arrays_by_name(tree)
+    assert {"['law'].df", "['law'].loc", "['law'].scale", "['q']"} <= set(saved)
+    digest = fingerprint(tree)
+    usual = dist.Distribution.gather_pytree_data_fields.__func__
+    monkeypatch.setattr(dist.Distribution, "gather_pytree_data_fields", classmethod(lambda cls: usual(cls)[::-1]))
+    law = resume.fill(jax.tree.map(jnp.zeros_like, tree), saved, "here")["law"]
+    assert [float(x[0]) for x in (law.df, law.loc, law.scale)] == [5.0, 1.0, 3.0]
+    assert fingerprint(tree) == digest
 
 
 def test_a_writer_that_fails_leaves_the_checkpoint_before_it(tmp_path, monkeypatch):
