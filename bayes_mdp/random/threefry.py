@@ -175,7 +175,7 @@ _ERFINV_TAIL = np.array([
 
 def polynomial(coefficients: Sequence[ArrayLike], t: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Evaluate `sum_k coefficients[k] t^k` by Estrin's scheme: halves the chain of dependent products of Horner's."""
-    terms, power = [c if isinstance(c, jax.Array) else np.asarray(c, t.dtype) for c in coefficients], t
+    terms, power = [jnp.asarray(c, t.dtype) for c in coefficients], t
     while len(terms) > 1:
         pairs = [low + high * power for low, high in zip(terms[::2], terms[1::2], strict=False)]
         terms, power = pairs + terms[len(terms) & ~1 :], power * power
