@@ -75,7 +75,7 @@ __version__ = "0.3.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # The names are listed in __init__.pyi and loaded when they are first used: `import bayes_mdp` alone loads no NumPyro,
-# ArviZ, Gymnasium or matplotlib.
+# cvxpy, ArviZ, Gymnasium or matplotlib.
 _listed, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

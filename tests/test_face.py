@@ -18,7 +18,7 @@ from tools.public_names import find, public_names
 
 CHECKED = os.environ.get("BAYES_MDP_TYPES", "off") != "off"
 """Whether annotations are checked: by a call around each function, before the function says anything."""
-HEAVY = ("arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
+HEAVY = ("cvxpy", "arviz", "gymnasium", "numpyro", "matplotlib", "pandas", "xarray")
 
 
 def test_importing_the_package_loads_nothing_heavy():
@@ -28,10 +28,10 @@ def test_importing_the_package_loads_nothing_heavy():
     )
 
 
-def test_agents_and_planning_load_neither_numpyro_nor_arviz():
+def test_agents_and_planning_load_neither_numpyro_nor_arviz_nor_cvxpy():
     code = "import sys, bayes_mdp.agents, bayes_mdp.planning; print([m for m in %r if m in sys.modules])"
     shown = subprocess.run(
-        [sys.executable, "-c", code % (HEAVY[:3],)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code % (HEAVY[:4],)], capture_output=True, text=True, check=True
     ).stdout
     assert shown.strip() == "[]"
 

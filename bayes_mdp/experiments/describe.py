@@ -182,7 +182,7 @@ def describe_case(
     return {"configuration": configuration, "versions": versions(), "key": describe_key(case.key)}
 
 
-REQUIRED = ("numpyro", "jax", "jaxlib", "numpy", "scipy", "arviz", "xarray", "equinox", "gymnasium")
+REQUIRED = ("numpyro", "jax", "jaxlib", "numpy", "scipy", "cvxpy", "arviz", "xarray", "equinox", "gymnasium")
 OPTIONAL = ("numba", "optax", "distributed", "icu-sepsis", "ale-py")
 
 

@@ -216,7 +216,7 @@ def infer(
         return _in_contexts(partial(infer, sampler=sampler), key, prior, data, space, method, choices)
     # Arguments and data are checked before anything is traced: their errors are cheap and come first.
     transitions = _check_data(data, space)
-    data = _without_covariates(data)
+    data = _without_covariates(data) if isinstance(data, Log) and data.covariates is not None else data
     if choices is not None:  # a prior in which the actions of the log are evidence too (an expert acted)
         prior, method = prior_with_choices(prior, choices, data, space, method, sampler)
     # What a ready prior is needs no proof. It observes nothing itself.
@@ -275,18 +275,15 @@ def _in_contexts(
     return posterior
 
 
-def _without_covariates(
-    data: Transitions | Log | Counts | FoldedLog | None,
-) -> Transitions | Log | Counts | FoldedLog | None:
-    """The data for a space without contexts; a UserWarning says that covariates of a log are ignored there."""
-    if not isinstance(data, Log) or data.covariates is None:
-        return data
+def _without_covariates(log: Log) -> Log:
+    """The log for a space without contexts; a UserWarning says that its covariates are ignored there."""
+    assert log.covariates is not None  # `infer` has looked
     warn_user(
-        f"data has {data.covariates.contexts}, and space has none: they are ignored, and all subjects are taken to be "
+        f"data has {log.covariates.contexts}, and space has none: they are ignored, and all subjects are taken to be "
         "alike; StateActionSpace.from_log(log) is the space with contexts, and a log that is read without covariates "
         f"says that none are meant {see('how-to/covariates')}"
     )
-    return replace(data, covariates=None)
+    return replace(log, covariates=None)
 
 
 def _with_sources(

@@ -104,7 +104,11 @@ def _draw(
 
     def again(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         index, draw = carry
-        return index + 1, jnp.where(jnp.isposinf(draw), _propose(words, [index], shape, number, finish), draw)
+        # Tied to the round, or what does not depend on it would be moved out of the loop: a dozen small kernels that
+        # take a quarter of a second to compile, and run whether or not the loop does.
+        index, (words_now, shape_now, number_now) = lax.optimization_barrier((index, (words, shape, number)))
+        proposed = _propose(words_now, [index], shape_now, number_now, finish)
+        return index + 1, jnp.where(jnp.isposinf(draw), proposed, draw)
 
     # Three rounds for everything, then single rounds of fresh words until nothing is inf.
     start = (jnp.uint32(_UNROLLED_ROUNDS), _propose(words, range(_UNROLLED_ROUNDS), shape, number, finish))

@@ -47,8 +47,9 @@ def threefry_blocks(key_data: UInt32[Array, "2"], counters: Sequence[Block]) -> 
     for group in range(5):
         for rotations in (_ROTATIONS[group % 2][:2], _ROTATIONS[group % 2][2:]):
             state = _rounds(state, rotations)
-        low_key = keys[(group + 2) % 3] + np.uint32(group + 1)
-        state = [(high + keys[(group + 1) % 3], low + low_key) for high, low in state]
+        first, second, number = keys[(group + 1) % 3], keys[(group + 2) % 3], np.uint32(group + 1)
+        # In this order: a sum of key and number alone would be moved out of every loop, into a kernel of its own.
+        state = [(high + first, low + second + number) for high, low in state]
     return state
 
 

@@ -24,4 +24,4 @@ def test_two_bounds_are_refused():
 
 def test_the_project_has_a_bound_for_each():
     found = oldest(PROJECT.read_text())
-    assert {"jax", "numpyro", "numpy", "arviz", "gymnasium"} <= set(found)
+    assert {"jax", "numpyro", "numpy", "arviz", "cvxpy"} <= set(found)

@@ -77,6 +77,9 @@ def solve_k_program(
 
     Returns:
         tau of the solver; K by the recursion at that tau; lambda from the dual variables of the solver, made feasible.
+
+    Raises:
+        RuntimeError: the solver finds no optimum.
     """
     import cvxpy as cp
     from cvxpy.constraints.exponential import ExpCone
@@ -116,7 +119,7 @@ def solve_k_dual(
 ) -> KProgram:
     """Solve (27): maximise sum lambda reward + 2 sqrt(C E) over occupancies lambda of the mean MDP.
 
-    Arguments: as `solve_k_program`. Returns: tau = sqrt(C / E) of the occupancy found.
+    Arguments, errors: as `solve_k_program`. Returns: tau = sqrt(C / E) of the occupancy found.
     """
     import cvxpy as cp
 
@@ -156,7 +159,8 @@ def phi(tau: float, occupancy: Pairs, numerator: Pairs) -> float:
 
 def _run(problem: "cp.Problem") -> str:
     problem.solve()
-    assert problem.status in ("optimal", "optimal_inaccurate")
+    if problem.status not in ("optimal", "optimal_inaccurate"):
+        raise RuntimeError(f"the solver ended with status {problem.status!r}, expected 'optimal': take fewer steps")
     return problem.status
 
 
@@ -224,6 +228,9 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: np.ndarray) -> 
     Args:
         problem: rewards, scales, initial distribution, legal actions.
         transition_probs: [H S A S'] or [S A S'] (the same at all steps); what is missing to one is the end.
+
+    Raises:
+        RuntimeError: the solver finds no optimum.
     """
     import cvxpy as cp
 
@@ -246,7 +253,8 @@ def solve_vapor_program(problem: VaporProblem, transition_probs: np.ndarray) -> 
     objective = flat @ np.where(legal, reward, 0.0).ravel() + (sigma.ravel()[unknown] @ gain if unknown.size else 0.0)
     program = cp.Problem(cp.Maximize(objective), [*flow, *closed, *cones])
     program.solve(solver=cp.CLARABEL)
-    assert program.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)
+    if program.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
+        raise RuntimeError(f"the solver stopped with status {program.status!r}, expected an optimum")
     values = np.array([constraint.dual_value for constraint in flow])
     occupancy = np.array([x.value for x in d])
     best: Any = objective.value

@@ -382,12 +382,11 @@ def _read(
     else:
         action_index, action_names = np.zeros(len(keep), np.int32), (NO_ACTION,) if actions is None else tuple(actions)
 
-    def paid(role: str | None) -> tuple[np.ndarray | None, np.ndarray | None]:
-        if reward_at == "step":
-            return read_rewards(table, missing.rewards, keep, led, role)
+    if reward_at == "step":
+        paid = partial(read_rewards, table, missing.rewards, keep, led)
+    else:
         assert order is not None  # `read_log` has looked
-        return read_moved_rewards(table, reward_at, order, missing.rewards, keep, next_in_time(order, columns), role)
-
+        paid = partial(read_moved_rewards, table, reward_at, order, missing.rewards, keep, next_in_time(order, columns))
     rewards, observed = paid(None)
     outcomes = {name: _nan_where_unseen(*paid(role)) for name, role in outcome_roles(table.columns).items()}
     if order is not None and episodes is not None:

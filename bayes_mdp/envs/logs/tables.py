@@ -107,8 +107,6 @@ class Table(NamedTuple):
         Args:
             changed: name of a column -> its cells.
         """
-        if not changed:
-            return self
         frame = self.frame.copy(deep=False)
         for name, cells in changed.items():
             frame[name] = cells
@@ -376,7 +374,7 @@ class Blanks:
                 ]
                 if words:
                     changed[name] = _without(table.frame[name], words)
-        return table.with_columns(changed)
+        return table.with_columns(changed) if changed else table
 
 
 def _different(column: Any) -> list[Any]:

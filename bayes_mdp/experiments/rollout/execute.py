@@ -55,6 +55,7 @@ from bayes_mdp.mdp import CanUpdate, Environment, Episodic, PlansFromState, Prob
 from bayes_mdp.mdp.protocols import CanRefit, CanThin
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.array_forms import stack_trees
+from bayes_mdp.numerics.host_program import QUICKEST, quick_jit
 from bayes_mdp.random.threefry import fused_key, plain_key
 from bayes_mdp.utils.memory import device_bytes, memory_limit, too_much
 from bayes_mdp.utils.progress import Progress
@@ -82,7 +83,7 @@ class Prepared(NamedTuple):
     listed: ListedEnvironment | None = None
 
 
-@jax.jit
+@partial(quick_jit, options=QUICKEST)
 def _streams(
     key: Key[Array, ""], numbers: Int[Array, " N"]
 ) -> tuple[Key[Array, " N"], Key[Array, ""], Key[Array, " N"]]:
@@ -329,8 +330,7 @@ def play_chunk(
         first_row, num_rows: which rows; traced.
         mesh: the devices that share the seeds.
     """
-    axes = _axes(setting, own_env)
-    seeds = jax.vmap(partial(play, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
+    seeds = partial(play, layout, _axes(setting, own_env))
     specs = _specs(setting, own_env), EACH, EACH, ALL, ALL
     return on_each_device(seeds, mesh, specs)(setting, keys, carry, first_row, num_rows)
 

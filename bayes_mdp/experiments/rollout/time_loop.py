@@ -1,4 +1,4 @@
-"""The compiled loop of a run: rows of segments of steps, for one seed.
+"""The compiled loop of a run: rows of segments of steps, of all seeds at once.
 
 Time is cut into rows (episodes, or the steps between two checkpoints), and rows into segments: steps under one plan. A
 segment is played in two passes. Only the states are sequential: the first pass is a scan that carries the state and
@@ -288,55 +288,59 @@ def _plan(
 
 def play(
     layout: Layout,
+    axes: RunContext | None,
     setting: RunContext,
-    key: Key[Array, ""],
+    keys: Key[Array, " N"],
     carry: Carry,
     first_row: IntScalar,
     num_rows: IntScalar,
 ) -> tuple[Carry, Row]:
     """Play `num_rows` rows (at most `layout.chunk_rows`) from `first_row` on; the rows of the result beyond are zero.
 
+    All seeds are at the same step: the loops over rows and segments are theirs together, and what a segment does is
+    mapped over them. A map outside the loops would give the same program, but JAX would trace each loop twice.
+
     Args:
         layout: the static shape of the run.
+        axes: which axis of the setting runs over seeds, as for `jax.vmap`.
         setting: what does not change.
-        key: of the seed.
-        carry: before the first of these rows.
-        first_row, num_rows: which rows; traced, so that all chunks share one program.
+        keys: of the seeds.
+        carry: of all seeds, before the first of these rows.
+        first_row, num_rows: which rows; traced.
 
     Returns:
-        The carry after them, and their records [chunk_rows].
+        The carries after them, and their records [N, chunk_rows].
     """
-    keys = streams(key)
+    streams_of_seeds = jax.vmap(streams)(keys)
+    begin = jax.vmap(_begin_row, in_axes=(axes, 0, 0, None), axis_name=SEEDS)
+    segment = jax.vmap(partial(_play_segment, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
+    nothing = setting.nothing(jnp.zeros(keys.shape[0]))
 
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
-    def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+    def play_row(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
-        carry, row = _play_row(layout, setting, keys, carry, i + first_row, nothing)
-        return carry, jax.tree.map(lambda all_rows, x: all_rows.at[i].set(x), rows, row)
+        row, length, segments = i + first_row, layout.segment_length, layout.segments
+        time = row * layout.row_length
+        if layout.episodic:
+            carry = begin(setting, streams_of_seeds, carry, row)
+        else:  # the last row may be shorter
+            segments = jnp.minimum(segments, (layout.num_steps - time + length - 1) // length)
 
-    # Zeros that each seed has for itself: under `vmap` a loop that begins with one number for all is batched twice,
-    # with all loops inside it, and so is each of these.
-    nothing = setting.nothing(0.0 * carry.visits.ravel()[0])
-    rows = jax.tree.map(lambda zero: jnp.zeros(layout.chunk_rows) + zero, nothing)
-    return lax.fori_loop(0, num_rows, body, (carry, rows))
+        def play_next(k: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
+            carry, total = loop
+            carry, row_of_segment = segment(setting, streams_of_seeds, carry, time + k * length, k * length)
+            return carry, jax.tree.map(jnp.add, total, row_of_segment)
+
+        carry, total = lax.fori_loop(0, segments, play_next, (carry, nothing))
+        return carry, jax.tree.map(lambda all_rows, x: all_rows.at[:, i].set(x), rows, total)
+
+    rows = jax.tree.map(lambda zeros: jnp.zeros((*zeros.shape, layout.chunk_rows)), nothing)
+    return lax.fori_loop(0, num_rows, play_row, (carry, rows))
 
 
-def _play_row(
-    layout: Layout, setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""], nothing: Row
-) -> tuple[Carry, Row]:
-    length, segments = layout.segment_length, layout.segments
-    time = row * layout.row_length
-    if layout.episodic:  # the key is that of the row, not one that is carried: every episode can be replayed by itself
-        carry = replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
-    else:  # the last row may be shorter
-        segments = jnp.minimum(segments, (layout.num_steps - time + length - 1) // length)
-
-    def body(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
-        carry, total = loop
-        carry, row_of_segment = _play_segment(layout, setting, keys, carry, time + i * length, i * length)
-        return carry, jax.tree.map(jnp.add, total, row_of_segment)
-
-    return lax.fori_loop(0, segments, body, (carry, nothing))
+def _begin_row(setting: RunContext, keys: RngKeys, carry: Carry, row: Int[Array, ""]) -> Carry:
+    """The carry in the first state of an episode; the key is that of the row, so that each can be replayed alone."""
+    return replace(carry, state=setting.simulator.reset(jax.random.fold_in(keys.reset, row)))
 
 
 def _play_segment(

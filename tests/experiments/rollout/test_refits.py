@@ -84,7 +84,7 @@ class Killed(Exception):
     """Stands for a kill signal."""
 
 
-@pytest.mark.parametrize("where", ["play_chunk", "refitted"])
+@pytest.mark.parametrize("where", ["play_chunk", "refit_by_jax"])
 def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, where):
     """Killed in the ninth chunk, or in the fifth refit, when the last chunk is safe already."""
     module: Any = execution if where == "play_chunk" else refitting
@@ -92,7 +92,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, monkeypatch, where):
 
     def killed(*arguments):
         calls.append(0)
-        if len(calls) == {"play_chunk": 9, "refitted": 5}[where]:
+        if len(calls) == {"play_chunk": 9, "refit_by_jax": 5}[where]:
             raise Killed
         return original(*arguments)
 
