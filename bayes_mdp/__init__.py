@@ -44,7 +44,8 @@ Trust
 
 * whether a prior is calibrated, tested on simulated truths: `check`; rank tests of each unknown: `calibration.sbc`
 * whether the fitted model contradicts held-out parts of the log so much that a choice is misled: `criticise`; whether
-  it could have produced the data at all: `calibration.predictive_check`
+  it could have produced the data at all: `calibration.predictive_check`; how much of an answer is the prior's:
+  `calibration.prior_sensitivity`
 * whether the chains of a sampler have converged (r-hat, effective sample size): `calibration.diagnose`
 * pictures: `plots`, such as a regret curve, `plots.plot_regret`; those of ArviZ from draws: `to_arviz`
 

@@ -31,6 +31,7 @@ from bayes_mdp.utils.validation import (
     check_shape,
     first_index,
     is_concrete,
+    label_list,
 )
 
 if TYPE_CHECKING:
@@ -142,6 +143,12 @@ class ChoiceLog(eqx.Module):
     def num_choices(self) -> int:
         """How many choices were observed, of all persons."""
         return int(np.asarray(self.observed).sum())
+
+    def __str__(self) -> str:
+        """Its size and its labels."""
+        named = (("person", self.subjects), ("state", self.states), ("action", self.actions))
+        sizes = [f"{len(x)} {noun}{'' if len(x) == 1 else 's'} ({label_list(x)})" for noun, x in named]
+        return f"{self.num_choices:,} choice{'' if self.num_choices == 1 else 's'}: {', '.join(sizes)}"
 
     def of_subjects(self, subjects: Sequence[Hashable]) -> "ChoiceLog":
         """The log of some of the persons, by label.

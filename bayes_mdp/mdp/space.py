@@ -99,7 +99,7 @@ def _indices(name: str, what: str, values: object) -> np.ndarray:
 
 
 class StateActionSpace(Module):
-    """What is known of an MDP before any data: S, A, whether episodes can end, names, masks.
+    """What is known of an MDP before any data: S, A, a horizon, whether episodes can end, names, masks.
 
     Args:
         n_states, n_actions: S and A.

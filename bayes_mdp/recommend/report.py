@@ -93,7 +93,7 @@ def _origin(decision: Decision, command: str) -> str:
         {
             "log": f"{decision.source}, {decision.num_transitions:,} transitions",
             "its SHA-256": decision.digest,
-            "prior": decision.prior,
+            "prior": "; ".join(decision.prior.splitlines()),
             "key": decision.key,
             "version": versions(),
             "command": command,
@@ -117,7 +117,9 @@ def _page(decision: Decision, command: str) -> str:
         *_gains(decision),
         *_budgets(decision),
         f"<ul>{notes}</ul>" if notes else "",
-        "" if decision.rarely_tried is None else f"<p>Limits: {escape(str(decision.rarely_tried))}.</p>",
+        f"<p>Limits: {escape(str(decision.rarely_tried))}.</p>"
+        if decision.rarely_tried is not None and decision.rarely_tried.pairs
+        else "",
         f"<h2>Where {escape(lead)} differs from the baseline</h2>" if len(decision.differences) else "",
         "<p>The likeliest actions, those of the largest gains first. Next, lead: the next best action, and by how much "
         "this one is better there, by the posterior that judges: near zero it is a near tie. Time is the share of "

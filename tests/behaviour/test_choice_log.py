@@ -19,6 +19,12 @@ def test_labels_next_states_and_subjects_follow():
         log.of_subjects(["c"])
 
 
+def test_print_says_how_many_choices_of_whom():
+    log = ChoiceLog(STATE, ACTION, REWARD, STATE, observed=OBSERVED, subjects=["Ada", "Max"], actions=["left", "right"])
+    assert str(log) == "3 choices: 2 persons ('Ada', 'Max'), 2 states (0, 1), 2 actions ('left', 'right')"
+    assert str(ChoiceLog([[0]], [[0]], [[1.0]])) == "1 choice: 1 person (0), 1 state (0), 1 action (0)"
+
+
 def test_next_state_skips_what_was_not_observed():
     log = ChoiceLog([[0, 1, 2]], [[0, 0, 0]], [[0.0, 0.0, 0.0]], observed=[[True, False, True]])
     assert log.next_state[0, 0] == 2

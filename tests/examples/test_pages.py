@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import bayes_mdp
+import bayes_mdp as bm
 from bayes_mdp.cli import build_parser, main
 from tools import page_outputs
 from tools.bibliography import keys
@@ -17,6 +17,8 @@ from tools.page_outputs import run_blocks, same_output, with_outputs, write_demo
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"README.md", "docs/how-to/routes.md"}
+CHANGES = "docs/reference/from-0-2-to-0-3.md"
+"""Its first program is of the version before, and warns: a test of its own below."""
 
 
 def blocks(page, language):
@@ -29,6 +31,7 @@ def pages(language):
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     names = [str(page.relative_to(ROOT)) for page in found if "_build" not in page.parts and blocks(page, language)]
     assert "README.md" in names
+    names = [name for name in names if (name, language) != (CHANGES, "python")]
     return [
         pytest.param(name, id=name, marks=[pytest.mark.slow] if language == "python" and name not in QUICK else [])
         for name in names
@@ -63,6 +66,40 @@ def test_every_python_block_runs_and_prints_what_is_stored(name, workplace):
             assert same_output(before, now), f"python tools/page_outputs.py {name}; below {code[-200:]!r}:\n{now}"
     for file, place in page_outputs.pictures((ROOT / name).read_text(), Path(name).stem).items():
         assert (workplace / file).is_file() and place.is_file(), f"python tools/page_outputs.py {name}"
+
+
+def test_a_program_of_the_last_version_runs_warns_and_prints_what_that_of_today_does(workplace):
+    (old, old_output), (new, new_output) = page_outputs.blocks((ROOT / CHANGES).read_text())
+    with pytest.warns(FutureWarning) as told:
+        (before,) = run_blocks([old], CHANGES)
+    assert [re.split(r" is | since", str(warning.message))[:2] for warning in told] == [
+        ["bm.inference.save", "bm.save"],
+        ["bm.inference.load", "bm.load"],
+        ["bm.choose(num_draws=...)", "bm.choose(options=bm.decisions.ChooseOptions(num_draws=...))"],
+        ["bm.expected_value_of_perfect_information", "bm.information.expected_regret"],
+        ["bm.agents.EveryEpisode", "not listed"],
+        ["bm.run(regret=...)", "bm.run(options=bm.experiments.RunOptions(regret=...))"],
+        ["bm.plot_regret", "bm.plots.plot_regret"],
+    ]
+    (after,) = run_blocks([new], CHANGES)  # a warning would be an error
+    assert before == after and old_output == new_output and same_output(new_output, after), after
+
+
+def test_the_shorter_ways_that_the_page_of_changes_names():
+    def due(context):
+        return context.starts
+
+    words = {"episode": "EveryEpisode", "doubling": "Doubling"}
+    with pytest.warns(FutureWarning):
+        pairs = [(word, getattr(bm.agents, name)()) for word, name in words.items()]
+        pairs += [(20, bm.agents.EverySteps(20)), (due, bm.agents.When(due))]
+    for short, rule in pairs:
+        assert bm.agents.PSRL(replan=short) == bm.agents.PSRL(replan=rule)
+    with pytest.warns(FutureWarning):
+        assert bm.agents.RegularisedIDS(2.0) == bm.agents.InformationGain(2.0)
+    with pytest.warns(FutureWarning):
+        old = bm.envs.deep_sea_stochastic_observed(4)
+    assert old.name == bm.envs.deep_sea_observed(4, stochastic=True).name
 
 
 def test_code_fits_the_width_of_a_page():
@@ -172,7 +209,7 @@ def test_local_links_lead_somewhere():
 
 def test_the_version_has_one_source():
     """pyproject.toml reads it from the package; the citation repeats it."""
-    assert f"\nversion: {bayes_mdp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {bm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_every_key_that_is_cited_is_in_the_bibliography():

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from bayes_mdp.recommend import write_report
+from bayes_mdp.recommend.decision import RarelyTried
 from tests.recommend.shops import ACTIONS, BAD
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -83,6 +84,13 @@ def test_it_loads_nothing_and_escapes_labels(page):
     assert BAD in parsed.text and ACTIONS[1] in parsed.text
     assert "<script" not in page.read_text() and "&lt;script&gt;" in page.read_text()
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+def test_a_prior_of_two_lines_and_no_pair_that_was_hardly_tried(decided, tmp_path):
+    decision = replace(decided(), prior="rows: Dirichlet\nrewards: normal", rarely_tried=RarelyTried(5, (), 4))
+    write_report(decision, tmp_path / "page.html")
+    text = " ".join(read(tmp_path / "page.html")[1].text.split())
+    assert "prior rows: Dirichlet; rewards: normal" in text and "Limits" not in text
 
 
 def test_what_it_says(page, decided):

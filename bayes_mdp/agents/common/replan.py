@@ -204,7 +204,7 @@ def as_rule(replan: ReplanLike | None) -> ReplanRule | None:
     wrong = ValueError if isinstance(replan, (str, int, np.integer)) and not isinstance(replan, bool) else TypeError
     raise wrong(
         f"replan is {described(replan)}, expected None (the default of the objective), a number of steps of at least "
-        "1, 'episode', 'doubling', a rule of bayes_mdp.agents such as Doubling(), or a function of the ReplanContext"
+        "1, 'episode', 'doubling', a rule of bayes_mdp.agents.common.replan, or a function of the ReplanContext"
         + (did_you_mean(replan, WORDS) if isinstance(replan, str) else "")
     )
 

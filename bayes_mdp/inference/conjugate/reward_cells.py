@@ -33,7 +33,7 @@ from bayes_mdp.models.mdp_spec import RewardTable
 from bayes_mdp.models.reward_laws import law_at, law_variance, tabulate
 from bayes_mdp.models.reward_support import RewardSupport, anything, support_of
 from bayes_mdp.models.sufficient_statistics import RewardSums
-from bayes_mdp.numerics.numpy_or_jax import add_at, index_of_entry, pick, xp
+from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, index_of_entry, pick, xp
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_shape
 
@@ -107,9 +107,8 @@ class RewardCells(Rewards):
         cells = pick(element, self.cell)
         if self.known is None:
             return cells
-        return xp.where(xp.reshape(self.cell < 0, (*self.shape, *(1 for _ in event))), otherwise, cells).astype(
-            element.dtype
-        )
+        known = xp.reshape(self.cell < 0, (*self.shape, *(1 for _ in event)))
+        return _in_type_of(element, xp.where(known, otherwise, cells))
 
     def _affine(self, cells: Cells, power: int = 1) -> Cells:
         """coefficient^power * cells, and the offset where the power is one."""
@@ -125,13 +124,13 @@ class RewardCells(Rewards):
         cells = self._affine(self.select(mean, 0.0))
         if self.known is None or self.cell is None:
             return cells
-        return xp.where(self.cell < 0, self.known, cells).astype(xp.result_type(cells))
+        return _in_type_of(cells, xp.where(self.cell < 0, self.known, cells))
 
     def _gather_noise(self, noise: Float[AnyArray, " M"]) -> Cells:
         cells = self._affine(self.select(noise, 0.0), 2)
         if self.known_law is None or self.cell is None:
             return cells
-        return xp.where(self.cell < 0, law_variance(self.known_law), cells).astype(xp.result_type(cells))
+        return _in_type_of(cells, xp.where(self.cell < 0, law_variance(self.known_law), cells))
 
     def mean(self) -> Cells:
         """Expected mean reward."""
@@ -419,6 +418,11 @@ class RewardCells(Rewards):
     def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
         return float(self.prior.num_observed(np.asarray(self.data)).sum())
+
+
+def _in_type_of(like: AnyArray, values: AnyArray) -> AnyArray:
+    """The values in the number type of `like`; where they are JAX's, as JAX counts types (float32 without x64)."""
+    return values.astype((jnp if has_jax_array(values) else np).result_type(like))
 
 
 def _fill(where: Bool[AnyArray, "*cells"], yes: AnyArray, no: AnyArray) -> Array:

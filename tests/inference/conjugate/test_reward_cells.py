@@ -1,13 +1,20 @@
 # pyright: reportArgumentType=false
 """Tables of the rewards: ties, known cells, what is refused."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+from bayes_mdp.inference import infer
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.normal import NormalGammaBelief
+from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.models import MDPSpec
 
 pytestmark = pytest.mark.numerics
 
@@ -38,6 +45,18 @@ def test_known_cells_keep_their_reward_and_have_no_belief(x64):
     np.testing.assert_allclose(cells.variance(), [[1 / 18, 0.0], [1 / 18, 1 / 18]])
     assert isinstance(cells.belief, BetaBelief)
     np.testing.assert_array_equal(np.isnan(cells.belief.concentration1), [[False, True], [False, False]])
+
+
+def test_draws_beside_known_rewards_do_not_warn_of_number_types():
+    """A chain with one unknown reward; its noise is a number of the host, float64, which JAX does not have here."""
+
+    def chain(space):
+        goal = numpyro.sample("goal", dist.Normal(0.0, 1.0))
+        return MDPSpec(jnp.full((2, 2, 2), 0.5), dist.Normal(jnp.zeros((2, 2)).at[1, 1].set(goal), 1.0))
+
+    belief = infer(jax.random.key(0), chain, space=StateActionSpace(2, 2))
+    draws = jax.jit(jax.vmap(belief.sample))(jax.random.split(jax.random.key(1), 3))  # a warning is an error here
+    assert draws.reward.dtype == jnp.float32 and np.unique(draws.reward).size == 4
 
 
 def test_parameters_broadcast():
