@@ -93,7 +93,7 @@ def test_a_stored_agent_is_not_played_again(tmp_path, monkeypatch):
     monkeypatch.setattr(plays, "STORED", tmp_path / "board.json")
     monkeypatch.setattr(plays, "tasks", dict)
     played = []
-    monkeypatch.setattr(plays, "play", lambda agent, problems: played.append(agent) or [replace(CELL, agent=agent)])
+    monkeypatch.setattr(plays, "play_within_budget", lambda agent: played.append(agent) or [replace(CELL, agent=agent)])
     plays.main(["ucbvi"])
     plays.main(["psrl", "ucbvi"])
     assert played == ["ucbvi", "psrl"]
