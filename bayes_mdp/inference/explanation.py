@@ -332,5 +332,5 @@ def _other(probe: Probe, route: Route) -> str:
         before, _, why = sentence.partition(IN_THE_WAY)
         named = [s.name for s in probe.program.latents if f"site {s.name!r}" in before]
         if why and named:
-            return f"site {named[0]!r} is in the way: {why.partition('. method=')[0]}"
+            return f"site {named[0]!r} prevents a closed form: {why.partition('. method=')[0]}"
     return "the program is sampled as a whole"

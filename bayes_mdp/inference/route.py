@@ -612,7 +612,7 @@ def route_line(method: str, why_not: dict[str, str]) -> str:
     """Which route is taken, and what has no closed form, on one line. `explain` says more."""
     first = next(iter(why_not.values()), "")  # what is in the way of a closed form, the best route
     reason = first.removeprefix("prior: ").partition(". method=")[0]
-    # "site x is in the way ..." is an error's sentence: as information only the site is named.
+    # "site x does not allow ..." is an error's sentence: as information only the site is named.
     site, in_the_way, _ = reason.partition(IN_THE_WAY)
     if in_the_way:
         reason = f"{site} has no closed form"

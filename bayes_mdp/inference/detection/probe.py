@@ -46,11 +46,11 @@ class NotConjugate(ValueError):
         self.site = site
 
 
-IN_THE_WAY = " is in the way of an exact posterior: "
+IN_THE_WAY = " does not allow an exact posterior: "
 
 
 def in_the_way(program: Program, name: str, why: str) -> NotConjugate:
-    """The error for site `name`; `why` continues "is in the way of an exact posterior: "."""
+    """The error for site `name`; `why` continues "does not allow an exact posterior: "."""
     family = next((site.family for site in program.sites if site.name == name), "random numbers of no site")
     message = f"prior: site {name!r} ({family}){IN_THE_WAY}{why}. method='auto' samples what has no closed form"
     return NotConjugate(message, name)

@@ -64,7 +64,7 @@ def test_the_sites_behind_the_leaves_keep_their_names(name):
 def test_refuses_an_impostor_by_a_sentence_that_names_the_site(name):
     impostor = IMPOSTORS[name]
     with pytest.raises(
-        ValueError, match=f"site '{impostor.site}' .*is in the way of an exact posterior.*{impostor.reason}"
+        ValueError, match=f"site '{impostor.site}' .*does not allow an exact posterior.*{impostor.reason}"
     ):
         infer(KEY, impostor.prior, space=SPACE, method="exact")
 

@@ -163,7 +163,7 @@ def latent_array(space):
     ],
 )
 def test_refuses_and_names_the_site(program, site, reason):
-    with pytest.raises(ValueError, match=f"site '{site}' .*is in the way.*{reason}"):
+    with pytest.raises(ValueError, match=f"site '{site}' .*does not allow.*{reason}"):
         infer(KEY, program, space=SPACE, method="exact")
 
 
