@@ -2,15 +2,17 @@
 
 From a log to an answer: `read_log`, `infer`, then `policy_value` or `decide`. A belief about an unknown MDP is a
 NumPyro program (`models`); its posterior serves to judge policies, and agents to explore. What a posterior, a policy,
-an agent and a reward law are, with shapes: `bayes_mdp.mdp.protocols`. `information.evpi` is `bm.information.evpi`. A
-pair is a state and an action; its row holds the probabilities of what follows; a site is an unknown of the program.
+an agent and a reward law are, with shapes: `bayes_mdp.mdp.protocols`. Names stand here without `bm.`. A pair is a state
+and an action; its transition row holds the probabilities of what follows; a site is an unknown of the program.
 
 Data and beliefs
 
 * read a log of transitions: load a table of states and actions from disk (CSV, Parquet) or a DataFrame: `read_log`;
-  larger than memory: `read_log(..., chunksize=)`; a Gymnasium environment: `envs.from_gymnasium`
+  larger than memory: `read_log(..., chunksize=)`
 * fit a posterior to transitions, that is, learn a belief about the MDP from data: `infer`; a prior to begin with:
-  `models.default_prior`
+  `models.default_prior`; MDPs drawn from a prior: `infer(key, prior, space=space).sample(key)`
+* the posterior as an ArviZ object, and from there its numbers as a DataFrame: `to_arviz`
+* write a policy by the labels of states and actions, also one for each step (week) of an episode: `space.policy`
 * use posterior samples (draws) that another program made, such as Stan: `posterior_from_draws`
 * why inference is slow: how `infer` would compute a posterior (in closed form, by an integral, by chains), and why no
   faster way: `explain`; how it did: `posterior.method`
@@ -25,40 +27,47 @@ Policies
   was done in the log, as action probabilities: `behaviour_policy`
 * which of several policies is best, and the difference between two: `compare_policies`
 * whether a log supports a change of what is done today: `decide`, which recommends a policy or says why it does not;
-  for subgroups, such as old and young: `recommend.decide_by_subgroup`; if there are hidden confounders:
-  `decisions.tipping_point`
+  a decision for each subgroup, such as old and young: `recommend.decide_by_subgroup` (one policy's value in each:
+  `policy_value(..., by=)`)
+* how strong a hidden confounder would have to be to change an answer: `decisions.tipping_point`
 * choose a policy by a criterion, such as the mean of the worst 5 % of the draws (conditional value at risk,
-  "cvar:0.05") or the worst case (robust): `choose`; the optimum of the mean MDP: `greedy`
-* keep the expected cost within a budget: `choose` with a `decisions.Budget` in its `decisions.PolicyLimits`
+  "cvar:0.05"), the value in the 10th percentile ("percentile:0.1") or the worst case ("robust"): `choose`; the optimum
+  of the mean MDP: `greedy`
+* keep the expected cost within a budget, with a probability that you state: `choose` with a `decisions.Budget` in its
+  `decisions.PolicyLimits`
 * the probability that an action is optimal: `information.probability_optimal`
 * how much of the variance of a return is luck, how much not knowing the MDP: `decisions.split_return_variance`
 * the optimal policy of an MDP whose transition probabilities are given (value iteration, dynamic programming): `solve`;
   the value of a policy there: `evaluate`
 * what one more patient, or one more observation of a state and action, is worth: `information.next_experiment`; a
-  study of a given size: `information.evsi`; all that could be known: `information.evpi`; a fact about the patient, such
-  as a test result: `information.value_of_covariates`
+  study of a given size: `information.evsi`; all that could be known: `information.evpi`
+* whether a fact about a patient, such as the result of a test, is worth its cost: `information.value_of_covariates`
 * cost-effectiveness of strategies (treatments with costs and effects): `strategies.cost_effectiveness`; the curve by
   willingness to pay: `strategies.acceptability`
 
 Trust
 
-* whether a prior is calibrated, tested on simulated truths: `check`; rank tests of each unknown: `calibration.sbc`
-* whether the fitted model contradicts held-out parts of the log so much that a choice is misled: `criticise`; whether
-  it could have produced the data at all: `calibration.predictive_check`; how much of an answer is the prior's:
-  `calibration.prior_sensitivity`
+* whether inference under a prior is calibrated, tested on simulated truths: values and best actions: `check`; each site
+  of the program, by ranks: `calibration.sbc`
+* whether the model could have produced the log: `calibration.predictive_check`; whether it contradicts held-out parts
+  of the log so much that the choice of a policy is misled: `criticise`
+* how much an answer depends on the prior instead of the data: `calibration.prior_sensitivity`
 * whether the chains of a sampler have converged (r-hat, effective sample size): `calibration.diagnose`
-* pictures: `plots`, such as a regret curve, `plots.plot_regret`; those of ArviZ from draws: `to_arviz`
+* pictures: `plots`, such as the regret curves of several agents, `plots.plot_regret` of the results of `run` by name
 
 Agents and people
 
-* one agent that explores an environment, its reward and regret: `run`; step by step in a loop of your own: `Actor`
+* one agent that explores an environment (your own Gymnasium environment too), its reward and regret: `run`; step by
+  step in a loop of your own: `Actor`; a Gymnasium environment's table as an MDP: `envs.from_gymnasium`
 * which of several agents explores faster, on one or several problems: `compare`
 * a grid of agents, settings and seeds, on many processes or a cluster: `sweeps.sweep`
 * train a deep agent (a neural network with a replay): `deep.train`
-* how people learn, from their choices (a reinforcement learning model fitted to subjects): `behaviour.fit`
+* how people learn, from their choices (a reinforcement learning model fitted to subjects): `behaviour.fit`; two such
+  models compared: `to_arviz` of each, then ArviZ's `compare`
 * what experts' choices tell about the MDP, together with its transitions: `infer(..., choices=inference.Softmax(...))`
 
-The how-to guide "Which function?" runs one example through functions with similar names.
+The how-to guide "Which function?" (docs/how-to/which-function.md) runs one example through functions with similar
+names.
 """
 
 import os

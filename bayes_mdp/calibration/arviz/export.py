@@ -530,7 +530,7 @@ def to_arviz(
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
         >>> posterior = bm.infer(jax.random.key(0), prior, space=space)
-        >>> bm.to_arviz(posterior, num_draws=10)["posterior"]["transition"].dims
+        >>> bm.to_arviz(posterior, num_draws=10)["posterior"]["transition_probs"].dims
         ('chain', 'draw', 'state', 'action', 'next_state')
     """
     if isinstance(posterior, BehaviourPosterior):
