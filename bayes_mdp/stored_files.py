@@ -30,8 +30,8 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:  # what it is decid
 
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
-        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
-        >>> bm.load("posterior.bm").method
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bmdp")
+        >>> bm.load("posterior.bmdp").method
         'exact'
     """
     check_type("path", path, (str, os.PathLike), "a path")

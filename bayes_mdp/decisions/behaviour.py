@@ -113,8 +113,8 @@ def behaviour_policy(
 
     Where actions depend on the step of the episode, given the state (a score test of a linear trend, at level .01), one
     policy of all steps is a mixture that nobody followed. There is then another warning, and unless `by_step` is False
-    the array remembers its log: `policy_value`, `compare_policies` and `decide` follow the log by step under
-    `Episodic`, and say so. A log in place of a policy does the same, and its frequencies are drawn (see
+    what is returned is an array that knows its log: `policy_value`, `compare_policies` and `decide` follow the log
+    by step under `Episodic`, and say so. A log in place of a policy does the same, and its frequencies are drawn (see
     `policy_value`); those of an array count as known.
 
     Args:

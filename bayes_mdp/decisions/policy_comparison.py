@@ -235,7 +235,8 @@ def compare_policies(
             costs and effects to be summed too (see `VerdictOptions`).
 
     Returns:
-        Values of every policy, draw by draw, the differences, and a verdict on them.
+        Values of every policy, draw by draw (`.values`); the difference of any two, with the probability that the
+        first is better (`.difference("b", "a").prob_better`); a verdict on them.
 
     Raises:
         ValueError, TypeError: as `policy_value`, with the name of the policy; no policies; a range that is none.

@@ -643,7 +643,7 @@ class Actor:
         """The action in a state: a number, or Int[B].
 
         Args:
-            observation: state of the environment: a number, or [B] with `num_envs`.
+            observation: state of the environment: a number, or Int[B] where `reset` was given B of them.
 
         Raises:
             ValueError, TypeError: no episode goes on (where that of one of B environments is over, its action has no

@@ -387,8 +387,8 @@ def load(path: str | os.PathLike[str]) -> Storable:
 
     Example:
         >>> prior, space = bm.models.dirichlet_normal(), bm.StateActionSpace(2, 2)
-        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bm")
-        >>> bm.load("posterior.bm").space.shape
+        >>> bm.save(bm.infer(jax.random.key(0), prior, space=space), "posterior.bmdp")
+        >>> bm.load("posterior.bmdp").space.shape
         (2, 2)
     """
     # Checksum before content: nothing of an altered file is interpreted.

@@ -180,11 +180,10 @@ def decide(
 
     A policy is recommended if it is no worse than the baseline with the probability asked for, in draws that did not
     choose it, if prior and data allow a verdict (see `compare_policies`), and if no check of the belief that failed
-    (see `criticise`; new outcomes count by the use of the policy that half of the log chooses) changes the answer (see
-    `bayes_mdp.recommend.consequences`). Where the baseline is what the log
-    did, and that depends on the step of the episode, it is followed step by step (`Episodic`), or else judged over the
-    earlier and the later steps too. This probability is that of the posterior: it is right only if prior and model are.
-    Of several, the one of the largest mean gain is recommended.
+    (see `criticise`) changes the answer. The probability is that of the posterior: it is right only if prior and model
+    are. Where the baseline is what the log did, and that depends on the step of the episode, it is followed step by
+    step (`Episodic`), or else judged over the earlier and the later steps too. Of several, the one of the largest mean
+    gain is recommended.
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With

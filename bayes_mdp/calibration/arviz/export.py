@@ -506,8 +506,8 @@ def to_arviz(
     parameters integrated out. `az.loo` of the one predicts further choices of the same persons, of the other new
     persons: their numbers are not to be compared.
 
-    **The log-likelihood** of what does not depend on the parameters (a pair without data, a first choice before
-    anything is learnt) varies by 1e-10 over the draws: ArviZ cannot smooth equal weights.
+    **Equal weights**: the log-likelihood of what does not depend on the parameters (a pair without data, a first choice
+    before anything is learnt) varies by 1e-10 over the draws: ArviZ cannot smooth equal weights.
 
     **Of posteriors in contexts** the group posterior alone is made: `transition_probs` and `reward_mean` with a dim
     `context` in front of the state, whose coordinates are the covariates; the sites; `{name}_columns` [column,

@@ -200,14 +200,15 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
     row, and where rows are equal in all columns to others, although such a column tells all others apart.
 
     Rewards of a log in chunks are summed without rounding: neither the order of rows, nor the size of chunks, nor how
-    logs are divided among calls whose results are merged (`FoldedLog.merge`) changes a bit. Memory: one chunk, 100 to
-    200 bytes for each different transition, and, where next states or steps come from the rows of an episode, a row for
-    each episode that may go on (of all episodes, where steps are counted or have to follow each other). Columns without
-    a role are looked at in the first chunk.
+    logs are divided among calls whose results are merged (`FoldedLog.merge`) changes a bit. Memory: one chunk, and
+    100 to 200 bytes for each different transition. Where next states or steps come from the rows of an episode, a row
+    is kept of each episode that may go on; where steps are counted, of all episodes. Columns without a role are looked
+    at in the first chunk.
 
     Returns:
         A `Log` of numpy arrays (int32, float64), with the labels behind the indices. With `chunksize` a `FoldedLog`,
-        which `infer`, the `update` of a posterior and `StateActionSpace.from_log` take in place of a `Log`.
+        which `infer`, the `update` of a posterior and `StateActionSpace.from_log` take in place of a `Log`; what needs
+        the rows themselves, such as `criticise`, takes a `Log` alone.
 
     Raises:
         FileNotFoundError: there is no such file.
