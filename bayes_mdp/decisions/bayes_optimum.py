@@ -186,21 +186,19 @@ def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None
     if isinstance(prior, Fitted):
         if space is not None:
             raise ValueError("space is given, expected None: prior is a posterior, which has one")
-        return _exact(prior)
-    if not callable(prior):
+        posterior = prior
+    elif callable(prior):
+        if space is not None:
+            refuse_contexts(space, "bayes_optimal")
+        # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
+        posterior = infer(jax.random.key(0), prior, None, space=space, method="exact")  # type: ignore[arg-type]
+    else:
+        posterior = None
+    part = posterior.exact_part if posterior is not None and posterior.in_closed_form else None
+    if part is None:
         raise TypeError(
             f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
         )
-    if space is not None:
-        refuse_contexts(space, "bayes_optimal")
-    # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
-    return _exact(infer(jax.random.key(0), prior, None, space=space, method="exact"))  # type: ignore[arg-type]
-
-
-def _exact(posterior: Fitted) -> ConjugatePosterior:
-    part = posterior.exact_part if posterior.in_closed_form else None
-    if part is None:
-        raise TypeError(f"prior has a {type(posterior).__name__}, expected a ConjugatePosterior")
     return part
 
 
