@@ -26,6 +26,8 @@ BLOCK = 2**20
 """Terms that are added in float64 at once: 2^20 digits of 32 bits stay below 2^53, up to which integers are exact."""
 SPLITTER = 2.0**27 + 1
 _FOLDED = 2**28
+_NORMAL = (2.0**-1000, 2.0**1000)
+"""Between these sizes a number and its quotient by a power of two have the same digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +69,14 @@ class ExactSums:
 
     def to_integers(self) -> np.ndarray:
         """[M] Python integers, in units of 2^(32 lowest)."""
-        total = self.digits[:, -1].astype(object)
-        for k in reversed(range(self.digits.shape[1] - 1)):
-            total = total * 2**BITS + self.digits[:, k]
-        return total
+        *lower, top = self.digits.T
+        total = top.astype(object)
+        # Two digits at a time: a step of Python's integers costs the same for 64 bits as for 32.
+        while len(lower) >= 2:
+            low, high = lower[-2:]
+            del lower[-2:]
+            total = total * 4**BITS + (high.astype(np.uint64) << BITS | low.astype(np.uint64)).astype(object)
+        return total * 2**BITS + lower[0].astype(object) if lower else total
 
 
 def concatenate_sums(parts: list[ExactSums]) -> ExactSums:
@@ -207,21 +213,31 @@ def exact_moments(
     sum_exponent, square_exponent = BITS * sums.lowest, BITS * squares.lowest
     unit = min(square_exponent, 2 * sum_exponent)
     # n ss = n sum x^2 - (sum x)^2, in whole numbers of 2^unit.
-    spread = n * square * 2 ** (square_exponent - unit) - total * total * 2 ** (2 * sum_exponent - unit)
+    spread = _shifted(n * square, square_exponent - unit) - _shifted(total * total, 2 * sum_exponent - unit)
     mean[place], ss[place] = _quotients(total, n, sum_exponent), _quotients(spread, n, unit)
     return mean, ss
 
 
+def _shifted(integers: np.ndarray, places: int) -> np.ndarray:
+    """integers 2^places, of Python integers; places >= 0."""
+    return integers * 2**places if places else integers
+
+
 def _quotients(numerator: np.ndarray, denominator: np.ndarray, exponent: int) -> Float[np.ndarray, " M"]:
     """numerator 2^exponent / denominator of Python integers, whose division rounds correctly; inf beyond float64."""
+    # A power of two changes no rounding while the result is a normal number: it is applied to the rounded quotient.
+    try:
+        quotient = np.ldexp((numerator / denominator).astype(np.float64), exponent)
+    except OverflowError:  # one of them at least
+        quotient = np.full(len(numerator), np.inf)
+    size = np.abs(quotient)
+    if ((size > _NORMAL[0]) & (size < _NORMAL[1]) | (numerator == 0)).all():
+        return quotient
     if exponent >= 0:
         numerator = numerator * 2**exponent
     else:
         denominator = denominator * 2**-exponent
-    try:
-        return (numerator / denominator).astype(np.float64)
-    except OverflowError:  # one of them at least
-        return np.fromiter(map(_quotient, numerator, denominator), np.float64, len(numerator))
+    return np.fromiter(map(_quotient, numerator, denominator), np.float64, len(numerator))
 
 
 def _quotient(numerator: int, denominator: int) -> float:
