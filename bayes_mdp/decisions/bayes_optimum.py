@@ -182,23 +182,25 @@ def _check_objective(objective: object) -> tuple[int, float]:
     return objective.horizon, objective.discount
 
 
+EXPECTED = "expected a function space -> MDPSpec or a ConjugatePosterior"
+
+
 def _posterior(prior: Prior | ConjugatePosterior, space: StateActionSpace | None) -> ConjugatePosterior:
     if isinstance(prior, Fitted):
         if space is not None:
             raise ValueError("space is given, expected None: prior is a posterior, which has one")
-        posterior = prior
+        posterior, given = prior, "is a"
     elif callable(prior):
         if space is not None:
             refuse_contexts(space, "bayes_optimal")
         # A program becomes its closed form, or is refused: an approximate belief has no hyper-states. Nothing is drawn.
         posterior = infer(jax.random.key(0), prior, None, space=space, method="exact")  # type: ignore[arg-type]
+        given = "has a"
     else:
-        posterior = None
-    part = posterior.exact_part if posterior is not None and posterior.in_closed_form else None
+        raise TypeError(f"prior is a {type(prior).__name__}, {EXPECTED}")
+    part = posterior.exact_part if posterior.in_closed_form else None
     if part is None:
-        raise TypeError(
-            f"prior is a {type(prior).__name__}, expected a function space -> MDPSpec or a ConjugatePosterior"
-        )
+        raise TypeError(f"prior {given} {type(posterior).__name__}, {EXPECTED}")
     return part
 
 
