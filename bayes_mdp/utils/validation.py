@@ -209,16 +209,15 @@ def check_finite(name: str, values: object) -> None:
 
 def check_positive(name: str, values: object) -> None:
     """Every entry, where it is concrete, is finite and greater than zero."""
-    if is_concrete(values):
-        array = as_real(name, values, "a finite number greater than zero")
-        require(~(np.isfinite(array) & (array > 0)), name, array, "a finite number greater than zero")
+    check_not_negative(name, values, zero=False)
 
 
-def check_not_negative(name: str, values: object) -> None:
-    """Every entry, where it is concrete, is finite, zero or greater."""
+def check_not_negative(name: str, values: object, *, zero: bool = True) -> None:
+    """Every entry, where it is concrete, is finite, zero or greater; greater alone where `zero` is False."""
     if is_concrete(values):
-        array = as_real(name, values, "a finite number, zero or greater")
-        require(~(np.isfinite(array) & (array >= 0)), name, array, "a finite number, zero or greater")
+        expected = "a finite number, zero or greater" if zero else "a finite number greater than zero"
+        array = as_real(name, values, expected)
+        require(~(np.isfinite(array) & ((array >= 0) if zero else (array > 0))), name, array, expected)
 
 
 def check_that(name: str, values: object, holds: Callable[[np.ndarray], ArrayLike], expected: str) -> None:
