@@ -67,6 +67,15 @@ class ExactSums:
             columns.append(total)
         return _normal(self.lowest, columns)
 
+    def to_floats(self) -> Float[np.ndarray, " M"]:
+        """[M] float64; each is the sum itself where a float64 can hold it."""
+        # From the highest digit down: so far this is the sum rounded down to a digit, which float64 holds if it holds
+        # the sum.
+        total = np.zeros(len(self))
+        for place, digit in reversed(list(enumerate(self.digits.T, self.lowest))):
+            total += np.ldexp(digit.astype(np.float64), BITS * place)
+        return total
+
     def to_integers(self) -> np.ndarray:
         """[M] Python integers, in units of 2^(32 lowest)."""
         *lower, top = self.digits.T
@@ -122,6 +131,8 @@ def _both(values: Float[np.ndarray, " N"], add: Add, size: int) -> tuple[ExactSu
     large, small = np.where(tiny, 0.0, values), np.where(tiny, values, 0.0) * _DIGIT**_TINY_SHIFT
     sums, squares = {}, {}
     for part, shift in ((large, 0), (small, -_TINY_SHIFT)):
+        if not part.any():
+            continue
         _collect(sums, part, add, shift)
         for term in _square(part):
             _collect(squares, term, add, 2 * shift)
@@ -205,8 +216,9 @@ def exact_moments(
         count: values in each group.
         sums, squares: of the values, and of their squares.
     """
-    mean, ss = np.zeros(len(count)), np.zeros(len(count))
-    place = np.flatnonzero(count)
+    # One value is its own mean, and its sum is the value itself: adding its digits up rounds nothing.
+    mean, ss = np.where(count == 1, sums.to_floats(), 0.0), np.zeros(len(count))
+    place = np.flatnonzero(count > 1)
     # Python's integers: every step is exact, and its division of them rounds correctly (about 1 us a group).
     n = count[place].astype(object)
     total, square = (ExactSums(x.lowest, x.digits[place]).to_integers() for x in (sums, squares))
