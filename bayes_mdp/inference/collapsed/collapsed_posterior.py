@@ -387,8 +387,8 @@ class CollapsedPosterior(HyperparameterMixture):
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "CollapsedPosterior":
         """The posterior after one transition, a block, or `Counts`.
 
-        Hyperparameters that were integrated over are so anew given all data (on the host, with the program at hand).
-        Otherwise components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`,
+        Hyperparameters that were integrated over are so anew given all data (on the host, with the program at hand), and
+        those of a prior without data, if that is its route, once it has some. Otherwise components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`,
         components are then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis
         steps on the collapsed density.
 
@@ -404,7 +404,7 @@ class CollapsedPosterior(HyperparameterMixture):
         if isinstance(transitions, Transitions) and is_concrete(transitions, weight, self.log_weights):
             self.check(transitions, weight)
         # An integral is worked out anew with all data: no degeneracy of weights can build up.
-        if self.integration is not None and self.hierarchy is not None and is_concrete(transitions, weight, self):
+        if self._integrates() and is_concrete(transitions, weight, self):
             return self._integrate_after(self.data_statistics.update(transitions, weight))
         # Bayes' rule on the components: w_k becomes w_k p(new data | earlier data, h_k).
         gain = self._gain(transitions, weight)
@@ -417,6 +417,15 @@ class CollapsedPosterior(HyperparameterMixture):
             integration=None if self.integration is None else self.integration.after(self.log_weights, log_weights),
         )
         return after._rejuvenate(jnp.any(jnp.asarray(weight) != 0)) if self.moves else after
+
+    def _integrates(self) -> bool:
+        if self.hierarchy is None:
+            return False
+        if self.integration is not None:
+            return True
+        # The draws of a prior without data stand for no integral yet.
+        unused = is_concrete(self.data_statistics) and self.num_components > 1 and not self.moves
+        return unused and self.refits_on_host and not np.any(self.visit_counts())
 
     def _integrate_after(self, data_statistics: ConjugatePosterior) -> "CollapsedPosterior":
         """The posterior given other data of the same program: an integral that starts at this one, else chains."""

@@ -143,7 +143,7 @@ _exponential, _normal = GammaExponentialBelief.log_marginal, NormalBelief.log_ma
 
 TWINS = {
     "exponential": (GammaExponentialBelief, "log_marginal", lambda b, x: _exponential(b, x) - gammaln(b.concentration)),
-    "log-normal": (log_normal, "_log_jacobian", lambda reward: 0.0 * reward),
+    "log-normal": (log_normal._OfLogarithms, "log_constant", lambda belief, reward: 0.0 * reward),
     "binomial": (BetaBinomialBelief, "log_constant", lambda belief, reward: 0.0 * reward),
     "known state": (NormalBelief, "log_marginal", lambda b, x: _normal(b, x) + x[..., 0] * np.log(1.001)),
     "advance or stay": (detect_rows, "_rows", swapped),
