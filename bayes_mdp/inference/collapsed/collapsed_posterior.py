@@ -387,10 +387,10 @@ class CollapsedPosterior(HyperparameterMixture):
     def update(self, transitions: Transitions | Counts, weight: ArrayLike = 1.0) -> "CollapsedPosterior":
         """The posterior after one transition, a block, or `Counts`.
 
-        Hyperparameters that were integrated over are so anew given all data (on the host, with the program at hand), and
-        those of a prior without data, if that is its route, once it has some. Otherwise components by conjugacy, weights by the predictive likelihood of the data: exact. With `moves`,
-        components are then rejuvenated: resampled where the effective sample size is low, and moved by Metropolis
-        steps on the collapsed density.
+        Hyperparameters that were integrated over are so anew given all data (on the host, with the program at hand),
+        and those of a prior without data, if that is its route, once it has some. Otherwise components by conjugacy,
+        weights by the predictive likelihood of the data: exact. With `moves`, components are then rejuvenated:
+        resampled where the effective sample size is low, and moved by Metropolis steps on the collapsed density.
 
         Args:
             transitions: data.
