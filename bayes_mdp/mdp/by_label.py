@@ -314,7 +314,7 @@ def warn_of_similar(
     pairs = list(similar_pairs(counts))
     if not pairs:
         return
-    examples = " and ".join(f"{label!r} ({_rows(counts[label])})" for label in pairs[0])
+    examples = " and ".join(f"{label!r} ({rows_in_words(counts[label])})" for label in pairs[0])
     remaining = len(pairs) - 1
     examples += f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else ""
     warn_user(
@@ -397,5 +397,10 @@ def _spelling(label: str) -> str:
     return _BETWEEN.sub(" ", _SIGN.sub("\N{MINUS SIGN}", label.strip().casefold()))
 
 
-def _rows(number: int) -> str:
+def rows_in_words(number: int) -> str:
+    """Such as "1 row", "20 rows".
+
+    Args:
+        number: of rows.
+    """
     return f"{number} row" if number == 1 else f"{number} rows"

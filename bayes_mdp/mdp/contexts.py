@@ -8,6 +8,7 @@ pattern of all covariates. Rows of probabilities are [C S A O] then, one MDP in 
 are (context, state): every route of `infer` serves it, and nothing leads from one context into another.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,11 +17,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.by_label import ProductLabel
+from bayes_mdp.mdp.by_label import ProductLabel, rows_in_words, similar_pairs
 from bayes_mdp.mdp.data.transitions import Transitions
 from bayes_mdp.mdp.design import BY, Covariate, Design, Formula, Layout, Scale, design_of, read_formula, scale_of
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.utils.messages import did_you_mean, see
+from bayes_mdp.utils.messages import did_you_mean, see, warn_user
 from bayes_mdp.utils.validation import as_real, check_type, described, first_index, label_list
 
 if TYPE_CHECKING:
@@ -632,7 +633,39 @@ def _column(
         listed = map(plain, cells.cat.categories) if categories else sorted(distinct, key=_order)
         levels = tuple(level for level in listed if level in distinct)
         number = {level: i for i, level in enumerate(levels)}
+        if not categories:
+            _warn_of_levels(source, name, labels, kind)
     return Column(name, np.array([number[label] for label in labels], np.int64), levels, kind)
+
+
+def _warn_of_levels(source: str, name: str, labels: Sequence[Hashable], kind: str) -> None:
+    """One warning where a column of labels may be meant as numbers, one where two labels may be spellings of one."""
+    rows = Counter(labels)
+    remedy = "correct the log, or make the column a category if these are labels (in pandas astype('category'))"
+    words = [label for label in rows if isinstance(label, str) and not _is_number(label)]
+    # A comma may be a decimal point, or stand between thousands: not known here.
+    numbers = len(rows) - sum(not _is_number(label.replace(",", ".")) for label in words)
+    if kind != GROUP and words and 2 * numbers >= len(rows):
+        example = f"{words[0]!r} ({rows_in_words(rows[words[0]])})"
+        warn_user(
+            f"{source}: covariate {name!r} is read as labels, because {example} is no number, while most of its "
+            f"{len(rows)} labels are numbers: {remedy}"
+        )
+    pairs = list(similar_pairs({label: n for label, n in rows.items() if isinstance(label, str)}))
+    if pairs:
+        examples = " and ".join(f"{label!r} ({rows_in_words(rows[label])})" for label in pairs[0])
+        more = f", and {len(pairs) - 1} more such" if len(pairs) > 1 else ""
+        warn_user(
+            f"{source}: covariate {name!r} has the labels {examples}{more}, which may be two spellings of one and are "
+            f"now two levels: {remedy}"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
 
 
 def plain(value: Any) -> Hashable:

@@ -219,6 +219,26 @@ def test_bad_columns_are_named(frame, options, kind, message):
         log_of(frame, **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("age", {1.0: "unknown"}, "'age' is read as labels, because 'unknown' .* is no number, while most of its 2"),
+        ("age", {0.0: "0", 1.0: "1,5"}, "'age' is read as labels, because '1,5'"),
+        ("sex", {"f": "F", "x": "f"}, "labels '[fF]' .* and '[fF]' .* may be two spellings of one"),
+        ("site", {"x": "West 1", "y": "west-1"}, "'site' has the labels .*[wW]est.1'.* two spellings"),
+    ],
+)
+def test_labels_that_may_be_numbers_or_one_label_are_told(name, words, message):
+    frame = table()
+    if name == "sex":
+        frame["sex"] = np.where(frame["id"] % 3, frame["sex"], "x")
+    frame[name] = pd.Series([words.get(cell, cell) for cell in frame[name]], dtype=object)
+    with pytest.warns(UserWarning, match=message):
+        log_of(frame)
+    # Who says that they are labels reads no warning (warnings are errors here).
+    assert log_of(frame.astype({name: "category"})).covariates.contexts.column(name).levels is not None
+
+
 def test_a_covariate_that_varies_needs_no_subject_rule():
     log = log_of(table(), varying=["load"], process="known")
     assert log.covariates.contexts.column("load").kind == "varying" and log.covariates.contexts.process == "known"

@@ -5,7 +5,7 @@ Nothing here depends on other rows; what does is in `episodes`.
 
 import math
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,11 @@ NUMBER = re.compile(rf"{WHOLE.pattern}(\.\d+)?([eE][+-]?\d+)?")
 NO_ACTION = "none"
 """The action of a log without actions."""
 COMMA = re.compile(r"-?\d+,\d+")
-_DECIMAL = " (decimal=',' reads those of a text file; in the shell --decimal ,)"
+_POINT = re.compile(r"-?\d+(\.\d+)+(,\d+)?")
+_COMMA_HINT = (
+    " (a decimal comma: decimal=',', in the shell --decimal ,; a separator of thousands: take it out of the file)"
+)
+_POINT_HINT = " (decimal=',' was given, so that a point is no part of a number: take it out, or write a comma)"
 LARGEST_STEP = 2**31 - 1
 LONGEST_NUMBER = 1000
 VAGUE = 2**53
@@ -307,17 +311,16 @@ def _rewards(table: Table, role: str | None = None) -> "tuple[np.ndarray | None,
     values = table.values(role)
     if values is None:
         return None, []
-    if table.dialect.decimal == "," and values.dtype == object:
-        # One cell that is no number leaves the column as text, with the commas of the others.
-        values = np.array(
-            [x.replace(",", ".") if isinstance(x, str) and COMMA.fullmatch(x) else x for x in values], object
-        )
-    numbers, missing = _numbers(values), is_missing(values)
+    numbers, missing = _numbers(table, values), is_missing(values)
     if values.dtype == object:  # text, where a cell is no number: the same words as in a file that was parsed
         missing |= np.array([isinstance(x, str) and x.strip() in MISSING for x in values], bool)
     wrong = ~missing & ~np.isfinite(numbers)
-    comma = any(isinstance(x, str) and COMMA.fullmatch(x.strip()) for x in values[wrong][:MOST_TOLD])
-    bad = [(wrong, role, f"a finite number{_DECIMAL if comma else ''}")]
+    shown = [x for x in values[wrong][:MOST_TOLD] if isinstance(x, str)]
+    if table.dialect.decimal == ",":
+        hint = _POINT_HINT if any("." in x for x in shown) else ""
+    else:
+        hint = _COMMA_HINT if any(COMMA.fullmatch(x.strip()) for x in shown) else ""
+    bad = [(wrong, role, f"a finite number{hint}")]
     # 0.0 - x, not -x: a cost of zero is a reward of zero, not of -0.0.
     return np.where(missing, np.nan, 0.0 - numbers if role == "cost" else numbers), bad
 
@@ -353,7 +356,7 @@ def read_steps(table: Table, role: str = "step") -> np.ndarray | None:
     values = table.values(role)
     if values is None:
         return None
-    numbers = _numbers(values)
+    numbers = _numbers(table, values)
     with np.errstate(invalid="ignore"):
         whole = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers <= LARGEST_STEP)
         require_cells(table, ~whole, role, f"a whole number from 0 to {LARGEST_STEP}{_DATES if role == 'step' else ''}")
@@ -419,14 +422,40 @@ def require_all(table: Table, checks: Sequence[Check]) -> None:
         raise BadCells(table, cells, number)
 
 
-def _numbers(values: np.ndarray) -> np.ndarray:
+def _numbers(table: Table, values: np.ndarray) -> np.ndarray:
     """Float64[N], nan for what is no real number: dates and durations are none, whose number goes by their unit."""
     import pandas as pd
 
+    if table.dialect.decimal == "," and values.dtype == object:
+        # One cell that is no number leaves the column as text, with the commas of the others. A point would stand
+        # between thousands: 1.200 is not 1.2 here.
+        values = np.array([_with_point(x) if isinstance(x, str) else x for x in values], object)
     if values.dtype.kind in "mMc":
         return np.full(len(values), np.nan)
     numbers = np.asarray(pd.to_numeric(pd.Series(values), errors="coerce"))
     return np.full(len(values), np.nan) if numbers.dtype.kind in "mMc" else np.asarray(numbers, np.float64)
+
+
+def _with_point(text: str) -> str:
+    """A number with a decimal comma as Python reads it; no number where it has a point."""
+    return "" if "." in text else text.replace(",", ".") if COMMA.fullmatch(text) else text
+
+
+def refuse_points(table: Table, columns: Iterable[str]) -> None:
+    """Refuse numbers with a point in columns of covariates, where decimals have a comma: 1.200 may be 1200.
+
+    Raises:
+        ValueError: the first such cell.
+    """
+    if table.dialect.decimal != ",":
+        return
+    for column in columns:
+        for row, cell in enumerate(table.frame[column].to_numpy() if column in table.frame else ()):
+            if isinstance(cell, str) and _POINT.fullmatch(cell.strip()):
+                raise ValueError(
+                    f"{table.name}, row {table.first + row + 1}: covariate {column!r} is {cell!r}, expected a number "
+                    f"without a point{_POINT_HINT}"
+                )
 
 
 def as_numbers(what: str, labels: list[Hashable], given: Sequence[Hashable] | None) -> list[Hashable]:

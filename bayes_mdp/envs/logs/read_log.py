@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, overload
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.envs.logs.columns import (
     NO_ACTION,
@@ -23,6 +23,7 @@ from bayes_mdp.envs.logs.columns import (
     read_labels,
     read_rewards,
     read_steps,
+    refuse_points,
     with_joined_labels,
     with_outcomes,
 )
@@ -42,7 +43,7 @@ from bayes_mdp.envs.logs.tables import BadCells, Dialect, Missing, Several, Tabl
 from bayes_mdp.envs.logs.transition_chunks import log_chunks
 from bayes_mdp.mdp import FoldedLog, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.by_label import ProductLabel
-from bayes_mdp.mdp.contexts import Roles
+from bayes_mdp.mdp.contexts import GROUP, LoggedContexts, Roles
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.validation import check_name, described
@@ -421,8 +422,15 @@ def _read(
         columns=named,
         notes=notes,
         outcomes={name: x[rows_in_order] for name, x in outcomes.items()},
-        covariates=None if about is None else about.read(table.frame, rows_in_order, table.name),
+        covariates=_covariates(table, about, rows_in_order),
     )
+
+
+def _covariates(table: Table, about: Roles | None, rows: Int[np.ndarray, " N"]) -> LoggedContexts | None:
+    if about is None:
+        return None
+    refuse_points(table, (column for column, kind in about.columns().items() if kind != GROUP))
+    return about.read(table.frame, rows, table.name)
 
 
 def _nan_where_unseen(

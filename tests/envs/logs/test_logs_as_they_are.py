@@ -14,6 +14,7 @@ import pickle
 import re
 import warnings
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -379,9 +380,27 @@ def test_semicolons_decimal_commas_and_latin_1(write):
     with pytest.raises(ValueError, match=r"which log.csv has not.*cells seem to have ';' between, say sep=';'"):
         read_log(path, **roles, encoding="latin-1")
     with pytest.raises(
-        ValueError, match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number \(decimal=','"
+        ValueError,
+        match=r"row 1 \(line 2\): cost 'Kosten' is '1,5', expected a finite number \(a decimal comma: decimal=','",
     ):
         read_log(path, **roles, sep=";", encoding="latin-1")
+
+
+@pytest.mark.parametrize("cells", [("1.200", "0,5"), ("1.200", "3"), ("1.200,5", "3"), ("1.000", "2.000")])
+def test_a_point_is_no_decimal_where_a_comma_is(write, cells):
+    """1.200 would be 1,200 in such a file, and was read as 1.2."""
+    rows = "".join(f"x;go;{cell};{cell};1;x\n" for cell in cells)
+    options: Any = {"sep": ";", "decimal": ","}
+    for role in ("reward", "cost"):
+        path = write("s;a;r;k;e;n\n" + rows)
+        for read in (read_log, partial(fold_log, chunksize=1)):
+            message = rf"row 1 \(line 2\): {role} 'r' is '{cells[0]}', .*a point is no part of a number"
+            with pytest.raises(ValueError, match=message):
+                read(path, **NEXT, **{role: "r"}, **options)
+    with pytest.raises(ValueError, match=rf"row 1.*: step 'k' is '{cells[0]}', expected a whole number"):
+        read_log(path, **EPISODES, step="k", **options)
+    with pytest.raises(ValueError, match=rf"row 1: covariate 'k' is '{cells[0]}', expected a number without a point"):
+        read_log(path, **NEXT, covariates=["k"], **options)
 
 
 def test_labels_behind_semicolons_keep_their_zeros(write):
