@@ -36,7 +36,7 @@ from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
-from bayes_mdp.mdp.data.transitions import check_transitions
+from bayes_mdp.mdp.data.transitions import check_log_labels, check_transitions
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
@@ -48,7 +48,7 @@ from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import broadcasts_to, check_labels, described
+from bayes_mdp.utils.validation import broadcasts_to, described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -836,8 +836,7 @@ def contexts_of_log(log: object, space: ContextSpace, name: str) -> LoggedContex
     about = log.covariates
     if not isinstance(about, LoggedContexts):
         raise TypeError(f"{name}.covariates is a {type(about).__name__}, expected those of read_log")
-    check_labels(f"{name}.states", log.states, space.logged_states)
-    check_labels(f"{name}.actions", log.actions, space.action_names)
+    check_log_labels(name, log, space)
     if about.contexts.names != space.contexts.names:
         raise ValueError(
             f"{name} has the covariates {', '.join(about.contexts.names)}, expected {', '.join(space.contexts.names)}"

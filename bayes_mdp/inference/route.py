@@ -59,7 +59,7 @@ from bayes_mdp.inference.sampled.sampled_posterior import SampledPosterior
 from bayes_mdp.mdp import Counts, FoldedLog, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.mdp.data.folded_log import Source
-from bayes_mdp.mdp.data.transitions import check_transitions
+from bayes_mdp.mdp.data.transitions import check_log_labels, check_transitions
 from bayes_mdp.mdp.protocols import CanWeighRewards
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.default_prior import DefaultPrior
@@ -73,7 +73,7 @@ from bayes_mdp.numerics.array_forms import compact
 from bayes_mdp.utils.messages import see, warn_user
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike
-from bayes_mdp.utils.validation import check_key, check_labels, check_name, check_positive, check_type
+from bayes_mdp.utils.validation import check_key, check_name, check_positive, check_type
 
 METHODS = (
     "auto",
@@ -701,8 +701,7 @@ def _check_data(data: object, space: StateActionSpace) -> Transitions | Counts |
         data.check(space)
         return None
     if isinstance(data, Log):
-        check_labels("data.states", data.states, space.logged_states)
-        check_labels("data.actions", data.actions, space.action_names)
+        check_log_labels("data", data, space)
         data = data.transitions
     if not isinstance(data, Transitions):
         raise TypeError(f"data is a {type(data).__name__}, expected Transitions, a Log, a FoldedLog or Counts")

@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.mdp.data.folded_log import FoldedLog
 from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
-from bayes_mdp.mdp.data.transitions import Log, Transitions, check_transitions
+from bayes_mdp.mdp.data.transitions import Log, Transitions, check_log_labels, check_transitions
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.protocols import CanCount
 from bayes_mdp.mdp.space import END, StateActionSpace, check_space
@@ -343,8 +343,7 @@ def _names(log: object, space: StateActionSpace | None) -> tuple[Names, Names]:
     if not isinstance(log, (Log, FoldedLog)):
         raise TypeError(f"log is a {type(log).__name__}, expected a Log (see read_log), or Transitions with space=")
     if space is not None:
-        check_labels("log.states", log.states, space.logged_states)
-        check_labels("log.actions", log.actions, space.action_names)
+        check_log_labels("log", log, space)
         log.check(space) if isinstance(log, FoldedLog) else _refuse_illegal(log, space)
     return log.states, log.actions
 

@@ -60,6 +60,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
+from bayes_mdp.mdp.data.transitions import check_log_labels
 from bayes_mdp.mdp.labels import (
     STEP_LEVEL,
     log_behind,
@@ -84,7 +85,6 @@ from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealLike
 from bayes_mdp.utils.validation import (
     check_bool,
     check_key,
-    check_labels,
     check_name,
     check_number,
     check_type,
@@ -355,8 +355,7 @@ def _read_problem(
     check_choice(criterion, int(options.num_draws), float(options.confidence), safe=True)
     space = StateActionSpace.from_log(log) if options.space is None else options.space
     check_space(space)
-    check_labels("log.states", log.states, space.logged_states)
-    check_labels("log.actions", log.actions, space.action_names)
+    check_log_labels("log", log, space)
     _check_fit(space, objective, options.checks)
     if not np.size(log.transitions.state):
         raise ValueError("log holds no transitions, expected some to choose from")

@@ -56,6 +56,7 @@ from bayes_mdp.mdp import (
     Transitions,
 )
 from bayes_mdp.mdp.contexts import refuse_contexts
+from bayes_mdp.mdp.data.transitions import check_log_labels
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior, RewardTable, reward_law
@@ -68,7 +69,6 @@ from bayes_mdp.utils.validation import (
     check_count,
     check_functions,
     check_key,
-    check_labels,
     check_name,
     check_number,
     check_type,
@@ -547,8 +547,7 @@ def _source(
             raise ValueError(f"{name} is given with data, expected None: the new data have the pairs of the log")
     check_type("data", data, (Log, Transitions), "Transitions or a Log")
     if isinstance(data, Log):
-        check_labels("data.states", data.states, space.logged_states)
-        check_labels("data.actions", data.actions, space.action_names)
+        check_log_labels("data", data, space)
     log = data.transitions if isinstance(data, Log) else data
     name = f"the posterior of {data.source}" if isinstance(data, Log) else "the posterior of the data"
     return _Source(log, name, int(np.size(log.state)), "the pairs of the log once more")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
-from bayes_mdp.mdp.data.transitions import Counts, Log
+from bayes_mdp.mdp.data.transitions import Counts, Log, check_log_labels
 from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see
@@ -338,8 +338,7 @@ class FoldedLog:
     def _check_labels(self, space: "StateActionSpace") -> None:
         if not hasattr(space, "n_outcomes"):  # a StateActionSpace, which this module cannot import
             raise TypeError(f"space is a {type(space).__name__}, expected a StateActionSpace")
-        check_labels("folded.states", self.states, space.logged_states)
-        check_labels("folded.actions", self.actions, space.action_names)
+        check_log_labels("folded", self, space)
         if space.horizon is not None and not self.by_step:
             raise ValueError(
                 "folded has no steps, expected a log folded with by_step=True (the space has a horizon) "

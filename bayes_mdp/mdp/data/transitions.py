@@ -26,6 +26,7 @@ from bayes_mdp.utils.validation import (
     as_real,
     check_finite,
     check_index,
+    check_labels,
     check_name,
     check_names,
     check_not_negative,
@@ -43,6 +44,7 @@ from bayes_mdp.utils.validation import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bayes_mdp.mdp.data.folded_log import FoldedLog
     from bayes_mdp.mdp.space import StateActionSpace
 
 
@@ -572,6 +574,19 @@ def check_transitions(transitions: Transitions, space: "StateActionSpace", weigh
     valid = without_masked_rows(transitions, weight) if is_concrete(transitions, weight) else None
     if valid is not None:
         _check_values(valid, space)
+
+
+def check_log_labels(name: str, log: "Log | FoldedLog", space: "StateActionSpace") -> None:
+    """The states and actions of a log are those of the space, in their order.
+
+    Args:
+        name: of the log, for the sentence.
+
+    Raises:
+        ValueError: other labels, or another order.
+    """
+    check_labels(f"{name}.states", log.states, space.logged_states)
+    check_labels(f"{name}.actions", log.actions, space.action_names)
 
 
 def check_weighted(data: object, weight: ArrayLike) -> None:
