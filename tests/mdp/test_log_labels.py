@@ -142,7 +142,7 @@ def test_every_reader_warns_with_the_same_sentence(kind, tmp_path):
     assert [str(one.message) for one in told] == [said] and told[0].filename == __file__
     for chunksize in (3, 1000):
         with pytest.warns(UserWarning) as told:
-            fold_log(source, **COLUMNS, chunksize=chunksize)
+            bm.read_log(source, **COLUMNS, chunksize=chunksize)
         assert [str(one.message) for one in told] == [said] and told[0].filename == __file__
     labels = {"states": ["Mild", "mild", "severe", "sevree"]}
     assert bm.read_log(source, **COLUMNS, **labels).states == fold_log(source, **COLUMNS, **labels).states
