@@ -2,16 +2,15 @@
 
 An MDP whose rows and rewards are believed in is one whose state is a hyper-state (state and counts): it is known, and
 solved by backward induction (Martin 1967, *Bayesian Decision Problems and Markov Chains*; Duff 2002, chapter 1). Three
-parts: the counts as bit fields, the hyper-states step by step, the backward induction over them.
+parts: the vectors of counts, the hyper-states step by step, the backward induction over them.
 
 A hyper-state of step t is a state and the counts of the Dirichlet rows and Bernoulli reward cells that can still
-matter: a count that no later step uses is dropped. The counts are packed as bit fields in 64-bit words, so that every
-transition adds a constant to the code, and the codes of a step are a union of sorted runs: 17 times as fast as a
-dictionary of count vectors (benchmarks/bayes_optimal.py).
+matter: a count that no later step uses is dropped. The vector of counts is read as one number or string (its code), so
+that every transition adds a constant to the code, and the codes of a step are a union of sorted runs: 17 times as fast
+as a dictionary of count vectors (benchmarks/bayes_optimal.py).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple
@@ -20,7 +19,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Bool, Float, Int, UInt64
+from jaxtyping import Bool, Float, Int, Shaped
 
 from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -34,17 +33,17 @@ from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.layout import Section, as_html, as_text
-from bayes_mdp.utils.memory import check_memory, in_words, memory_limit
+from bayes_mdp.utils.memory import in_words, memory_limit
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
 
-Codes = UInt64[np.ndarray, "_N W"]
-Word = UInt64[np.ndarray, " W"]
+Codes = Shaped[np.ndarray, " _N"]
+"""Vectors of counts, each as one number of 64 bits, or as a string of bytes where it is longer."""
 Layer = list[Codes]
-WORD_BITS = 64
-WORD_BYTES = WORD_BITS // 8
-COUNTER_BYTES = 120  # while the place of a counter is found (measured: 110)
+Raised = tuple[int, ...]
+"""Places of the counts that are one higher afterwards."""
+WORD_BYTES = 8
 SCRATCH = 6  # float64 numbers for each hyper-state of a state that is solved, beside its concentrations and values
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed
@@ -161,11 +160,11 @@ def bayes_optimal(
     start = _start(initial, posterior.space)
     problem = hyper_problem(posterior, horizon, discount)
     # Forwards: which hyper-states can be met at all. Then backwards over these alone.
-    with _counter("counting") as report:
-        layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, report, max_bytes)
+    with bar_of(None, " hyper-states", what="counting") as bar:
+        layers = enumerate_hyperstates(problem, np.flatnonzero(start > 0), max_hyperstates, bar.update, max_bytes)
     total = sum(len(codes) for layer in layers for codes in layer)
-    with _counter("solving", total) as report:
-        q = _first_q(problem, layers, report)
+    with bar_of(total, " hyper-states", what="solving") as bar:
+        q = _first_q(problem, layers, bar.update)
     # v = max_a q; illegal actions are -inf, states without a start nan.
     v = q.max(-1)
     # A nan of a state that never starts must not reach the sum.
@@ -226,13 +225,6 @@ def _start(initial: InitialLike | None, space: StateActionSpace) -> Float[np.nda
     return start / start.sum()
 
 
-@contextmanager
-def _counter(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
-    """A progress bar."""
-    with bar_of(total, " hyper-states", what=what) as bar:
-        yield bar.update
-
-
 class Branch(NamedTuple):
     """What can happen after an action.
 
@@ -242,6 +234,8 @@ class Branch(NamedTuple):
         reward: the known reward.
         reward_counter: the counter of a reward 0 (that of a reward 1 follows), or -1: the reward is known.
         next_state: or None: the episode is over.
+        raised: the counts that are one higher afterwards, with a reward of 0 and of 1; once where that is the same,
+            empty where there is no hyper-state afterwards.
     """
 
     prob: float
@@ -249,54 +243,7 @@ class Branch(NamedTuple):
     reward: float
     reward_counter: int
     next_state: int | None
-
-
-@dataclass(frozen=True, eq=False)
-class Counters:
-    """Where counts are kept: counter i has `width[i]` bits of word `word[i]` from bit `shift[i]` on.
-
-    Args:
-        base: Float64[C], concentration before the first step.
-        last: the last step that uses the counter: nothing is counted from then on.
-        width, word, shift: the bit field; a width of zero: nothing is ever counted.
-        num_words: W.
-    """
-
-    base: Float[np.ndarray, " C"]
-    last: Int[np.ndarray, " C"]
-    width: Int[np.ndarray, " C"]
-    word: Int[np.ndarray, " C"]
-    shift: Int[np.ndarray, " C"]
-    num_words: int
-
-    def concentration(self, codes: Codes, counter: int) -> float | Float[np.ndarray, " N"]:
-        """Concentration of a counter in every hyper-state: Float64[N], or a number where nothing is counted."""
-        width = int(self.width[counter])
-        if not width:
-            return float(self.base[counter])
-        # Shift the field down, mask its bits, add the concentration before the first step.
-        field = codes[:, self.word[counter]] >> np.uint64(self.shift[counter])
-        return (field & np.uint64(2**width - 1)) + self.base[counter]
-
-    def increment(self, counters: tuple[int, ...], step: int) -> tuple[int, ...]:
-        """What one more count in each of `counters` adds to the words of a code, at `step`."""
-        words = [0] * self.num_words
-        for counter in counters:
-            # A counter that no later step reads is not raised: fewer different codes.
-            if counter >= 0 and self.last[counter] > step and self.width[counter]:
-                words[self.word[counter]] += 1 << int(self.shift[counter])
-        return tuple(words)
-
-    def kept(self, step: int) -> Word | None:
-        """The bits that matter after `step`; None: all that have been used so far."""
-        forgotten = np.flatnonzero((self.last == step) & (self.width > 0))
-        if not forgotten.size:
-            return None
-        # All ones, with zeros in the fields of the counters that are forgotten.
-        words = [2**WORD_BITS - 1] * self.num_words
-        for counter in forgotten:
-            words[self.word[counter]] &= ~((2 ** int(self.width[counter]) - 1) << int(self.shift[counter]))
-        return np.array(words, np.uint64)
+    raised: list[Raised]
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,79 +253,95 @@ class HyperProblem:
     Args:
         horizon: H.
         legal: Bool[S A].
-        counters: of the stacked rows ([M K], row-major), then of the reward cells ([L 2]: rewards 0, rewards 1).
-        row: [T S A], the stacked row or -1; T is H, or 1 where nothing depends on the step.
-        column: [T S A O], the column of each outcome in its stacked row, or -1.
-        known: Float64[T S A O], probabilities of known rows.
-        cell: [T S A O], the stacked reward cell, or -1.
+        base: Float64[C], concentration of each counter before the first step: those of the stacked rows ([M K],
+            row-major), then of the reward cells ([L 2]: rewards 0, rewards 1).
+        last: Int[C], the last step that uses the counter: nothing is counted from then on.
+        place: Int[C], the place of its count in the vector of a hyper-state, or -1: nothing is ever counted.
+        count_type: of a count.
+        num_words: W, 64-bit words of a vector.
+        prob: Float64[T S A O], probabilities of known rows; T is H, or 1 where nothing depends on the step.
+        row_counter: Int[T S A O], the counter of an outcome that is possible in an unknown row, else -1.
         reward: Float64[T S A O], known rewards.
+        reward_counter: Int[T S A O], the counter of a reward 0 (that of a reward 1 follows), or -1: it is known.
         by_outcome: whether rewards depend on the outcome.
-        num_rows, num_columns: M and K.
         discount: of the next step.
     """
 
     horizon: int
     legal: Bool[np.ndarray, "S A"]
-    counters: Counters
-    row: Int[np.ndarray, "T S A"]
-    column: Int[np.ndarray, "T S A O"]
-    known: Float[np.ndarray, "T S A O"]
-    cell: Int[np.ndarray, "T S A O"]
+    base: Float[np.ndarray, " C"]
+    last: Int[np.ndarray, " C"]
+    place: Int[np.ndarray, " C"]
+    count_type: np.dtype
+    num_words: int
+    prob: Float[np.ndarray, "T S A O"]
+    row_counter: Int[np.ndarray, "T S A O"]
     reward: Float[np.ndarray, "T S A O"]
+    reward_counter: Int[np.ndarray, "T S A O"]
     by_outcome: bool
-    num_rows: int
-    num_columns: int
     discount: float = 1.0
 
     @property
-    def n_states(self) -> int:
-        """S."""
-        return self.legal.shape[0]
+    def num_places(self) -> int:
+        """Counts that fit into a vector."""
+        return WORD_BYTES * self.num_words // self.count_type.itemsize
 
     def actions(self, state: int) -> list[int]:
         """The legal actions."""
-        return [int(a) for a in np.flatnonzero(self.legal[state])]
-
-    def row_counters(self, step: int, state: int, action: int) -> list[int]:
-        """The counters whose concentrations sum to the total of the row; none for a known row."""
-        # Rows repeat where they do not depend on the step.
-        row = int(self.row[step % len(self.row), state, action])
-        if row < 0:
-            return []
-        first = row * self.num_columns
-        # Structural zeros are no part of the total.
-        return [first + k for k in range(self.num_columns) if self.counters.base[first + k] > 0]
+        return np.flatnonzero(self.legal[state]).tolist()
 
     def branches(self, step: int, state: int, action: int) -> list[Branch]:
         """The outcomes of positive probability."""
-        index = (step % len(self.row), state, action)
-        row, columns, cells = int(self.row[index]), self.column[index].tolist(), self.cell[index].tolist()
-        probs, rewards, branches = self.known[index].tolist(), self.reward[index].tolist(), []
-        for outcome, (column, cell) in enumerate(zip(columns, cells, strict=True)):
-            counter = row * self.num_columns + column if row >= 0 and column >= 0 else -1
-            # A known row by its probabilities, an unknown one by its concentrations.
-            possible = probs[outcome] > 0 if row < 0 else counter >= 0 and self.counters.base[counter] > 0
-            if possible:
-                reward_counter = -1 if cell < 0 else self.num_rows * self.num_columns + 2 * cell
-                # The end has no state, and nothing to come.
-                next_state = outcome if outcome < self.n_states else None
-                branches.append(Branch(probs[outcome], counter, rewards[outcome], reward_counter, next_state))
+        # Rows repeat where they do not depend on the step.
+        index, branches = (step % len(self.prob), state, action), []
+        tables = (self.prob, self.row_counter, self.reward, self.reward_counter)
+        for outcome, (prob, row_counter, reward, reward_counter) in enumerate(
+            zip(*(table[index].tolist() for table in tables), strict=True)
+        ):
+            if prob == 0 and row_counter < 0:
+                continue
+            # The end has no state, and nothing to come.
+            next_state, raised = outcome if outcome < len(self.legal) else None, []
+            if next_state is not None and step < self.horizon - 1:
+                # After a reward of 0 and of 1: the two hyper-states are one unless a later step reads these counts.
+                counters = [(row_counter, -1 if reward_counter < 0 else reward_counter + x) for x in (0, 1)]
+                raised = list(dict.fromkeys(self._raised(step, pair) for pair in counters))
+            branches.append(Branch(prob, row_counter, reward, reward_counter, next_state, raised))
         return branches
 
-    def increments(self, step: int, branch: Branch) -> list[tuple[int, ...]]:
-        """What the outcome adds to a code, with a reward of 0 and of 1; once where that is the same.
+    def _raised(self, step: int, counters: tuple[int, int]) -> Raised:
+        """The places of those of two counters that a later step reads."""
+        return tuple(int(self.place[c]) for c in counters if c >= 0 and self.place[c] >= 0 and self.last[c] > step)
 
-        Nothing where there is no hyper-state afterwards.
-        """
-        if branch.next_state is None or step == self.horizon - 1:
-            return []
-        counters = self.counters
-        if branch.reward_counter < 0:
-            return [counters.increment((branch.row_counter,), step)]
-        # Both counters of the reward cell: 0 and 1 lie side by side.
-        pair = [counters.increment((branch.row_counter, branch.reward_counter + x), step) for x in (0, 1)]
-        # If neither count matters any more, the two hyper-states are one.
-        return pair if pair[0] != pair[1] else pair[:1]
+    def moves(self, step: int, state: int) -> list[tuple[int, Raised]]:
+        """Next state and raised counts of all that can happen in a state, each once."""
+        branches = (branch for action in self.actions(state) for branch in self.branches(step, state, action))
+        distinct = dict.fromkeys((branch.next_state, raised) for branch in branches for raised in branch.raised)
+        return [(next_state, raised) for next_state, raised in distinct if next_state is not None]
+
+    def no_counts(self) -> Codes:
+        """[1]: the belief before the episode."""
+        return np.zeros(1, np.uint64 if self.num_words == 1 else f"S{WORD_BYTES * self.num_words}")
+
+    def concentration(self, codes: Codes, counter: int) -> float | Float[np.ndarray, " N"]:
+        """Concentration of a counter in every hyper-state: Float64[N], or a number where nothing is counted."""
+        if self.place[counter] < 0:
+            return float(self.base[counter])
+        counts = codes.view(self.count_type).reshape(-1, self.num_places)
+        return counts[:, self.place[counter]] + self.base[counter]
+
+    def child(self, codes: Codes, step: int, raised: Raised) -> Codes:
+        """The codes after `step`, in the order of those before it unless counts were forgotten."""
+        added, kept = np.zeros((2, self.num_places), self.count_type)
+        added[list(raised)] = 1
+        words = codes.view(np.uint64).reshape(-1, self.num_words)
+        forgotten = self.place[(self.last == step) & (self.place >= 0)]
+        if forgotten.size:
+            kept[:] = np.iinfo(self.count_type).max
+            kept[forgotten] = 0
+            words = words & kept.view(np.uint64)
+        # Word by word: a count never reaches the size of its type, so that nothing is carried into the next.
+        return (words + added.view(np.uint64)).view(codes.dtype)[:, 0]
 
 
 def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float = 1.0) -> HyperProblem:
@@ -394,21 +357,38 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     # A leading axis of steps, of length one where there is none.
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
-    row = np.reshape(np.arange(len(base)) if rows.row is None else rows.row, full[:-1])
+    row = np.reshape(np.arange(len(base)) if rows.row is None else rows.row, full[:-1])[..., None]
+    column = full_table(np.arange(full[-1]) if rows.column is None else rows.column)
+    row_counter = np.where((row >= 0) & (column >= 0), row * base.shape[1] + column, -1)
+    # A structural zero has no counter.
+    row_counter[np.append(base, 0.0)[row_counter] <= 0] = -1
     cell, reward = (full_table(x if rewards.by_outcome else x[..., None]) for x in _reward_tables(rewards))
+    # The two counters of every cell follow those of the rows.
+    reward_counter = np.where(cell < 0, -1, base.size + 2 * cell)
     legal = np.ones(full[1:3], bool) if space.legal is None else np.asarray(space.legal)
+    uses, last = np.zeros((2, base.size + reward_base.size), int)
+    for step in range(horizon):
+        of_rows, of_rewards = (np.unique(x[step % len(x)][legal]) for x in (row_counter, reward_counter))
+        used = np.concatenate([of_rows[of_rows >= 0], *(of_rewards[of_rewards >= 0] + x for x in (0, 1))])
+        uses[used] += 1
+        last[used] = step
+    # What is used once is never counted, nor is the only outcome of a row.
+    varies = np.concatenate([np.repeat((base > 0).sum(-1) > 1, base.shape[1]), np.ones(reward_base.size, bool)])
+    counted = varies & (uses > 1)
+    count_type = np.min_scalar_type(horizon)
     return HyperProblem(
         horizon=horizon,
         legal=legal,
-        counters=_counters(base, np.asarray(reward_base), (row, cell, legal), horizon),
-        row=row,
-        column=full_table(np.arange(full[-1]) if rows.column is None else rows.column),
-        known=full_table(0.0 if rows.known is None else rows.known),
-        cell=cell,
+        base=np.concatenate([base, reward_base], None),
+        last=last,
+        place=np.where(counted, counted.cumsum() - 1, -1),
+        count_type=count_type,
+        num_words=max(1, -(-int(counted.sum()) * count_type.itemsize // WORD_BYTES)),
+        prob=np.where(row < 0, full_table(0.0 if rows.known is None else rows.known), 0.0),
+        row_counter=row_counter,
         reward=reward,
+        reward_counter=reward_counter,
         by_outcome=rewards.by_outcome,
-        num_rows=base.shape[0],
-        num_columns=base.shape[1],
         discount=discount,
     )
 
@@ -421,38 +401,6 @@ def _reward_tables(rewards: RewardCells | KnownRewards) -> tuple[np.ndarray, np.
     cell = np.arange(rewards.data.shape[0]) if rewards.cell is None else np.asarray(rewards.cell)
     known = np.zeros(rewards.shape) if rewards.known is None else np.asarray(rewards.known, np.float64)
     return np.reshape(cell, rewards.shape), known
-
-
-def _counters(base: np.ndarray, reward_base: np.ndarray, tables: tuple[np.ndarray, ...], horizon: int) -> Counters:
-    """Bit fields that are wide enough for what an episode can add."""
-    row, cell, legal = tables
-    num_counters = base.size + reward_base.size
-    check_memory(
-        f"posterior has {num_counters} counts", COUNTER_BYTES * num_counters, "known or shared rows have fewer"
-    )
-    uses, last = np.zeros((2, base.size + reward_base.size), int)
-    for step in range(horizon):
-        used_rows = row[step % len(row)][legal]
-        used_cells = cell[step % len(row)][legal]
-        row_counters = np.unique(used_rows[used_rows >= 0])[:, None] * base.shape[1] + np.arange(base.shape[1])
-        # The two counters of every cell follow those of the rows.
-        reward_counters = base.size + 2 * np.unique(used_cells[used_cells >= 0])[:, None] + np.arange(2)
-        counters_in_use = np.concatenate([row_counters.ravel(), reward_counters.ravel()])
-        uses[counters_in_use] += 1
-        last[counters_in_use] = step
-    # A counter that is used n times needs the bits of n - 1; a row with one outcome needs none.
-    varies = np.repeat((base > 0).sum(-1) > 1, base.shape[1]) & (base.ravel() > 0)
-    varies = np.concatenate([varies, np.ones(reward_base.size, bool)])
-    width = np.array([int(n - 1).bit_length() if n and v else 0 for n, v in zip(uses, varies, strict=True)])
-    word, shift = np.zeros((2, width.size), int)
-    used, place = 0, 0
-    # First fit in order: a field never crosses a word.
-    for counter in np.flatnonzero(width):
-        if used + width[counter] > WORD_BITS:
-            used, place = 0, place + 1
-        word[counter], shift[counter] = place, used
-        used += width[counter]
-    return Counters(np.concatenate([base.ravel(), reward_base.ravel()]), last, width, word, shift, place + 1)
 
 
 def enumerate_hyperstates(
@@ -475,10 +423,8 @@ def enumerate_hyperstates(
         ValueError: there are more, or they would take more.
     """
     limit = memory_limit() if max_bytes is None else max_bytes
-    words = problem.counters.num_words
-    # All counts zero: the belief before the episode.
-    first = np.zeros((1, words), np.uint64)
-    layers = [[first if state in starts else first[:0] for state in range(problem.n_states)]]
+    words, first = problem.num_words, problem.no_counts()
+    layers = [[first if state in starts else first[:0] for state in range(len(problem.legal))]]
     total = len(starts)
     for step in range(problem.horizon):
         if total > most:
@@ -489,7 +435,7 @@ def enumerate_hyperstates(
         # Beside all codes: concentrations and values of all branches, while the largest state of a layer is solved.
         largest = int(np.argmax([len(codes) for codes in layers[-1]]))
         # Words and floats that the largest state needs while its layer is solved.
-        words_per_hyperstate = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(moves(problem, step, largest))
+        words_per_hyperstate = SCRATCH + 2 * words + problem.legal.shape[1] + 2 * len(problem.moves(step, largest))
         room = limit // WORD_BYTES - total * words - len(layers[-1][largest]) * words_per_hyperstate
         layer = _next_layer(problem, step, layers[-1], room) if step < problem.horizon - 1 and room >= 0 else []
         if room < 0 or layer is None:
@@ -509,78 +455,35 @@ def enumerate_hyperstates(
 def _next_layer(problem: HyperProblem, step: int, layer: Layer, room: int) -> Layer | None:
     """The hyper-states that those of `layer` lead to; None: they cannot be found with `room` words."""
     # Adding a constant keeps codes sorted: one sorted run for each move.
-    runs: list[Layer] = [[np.zeros((0, problem.counters.num_words), np.uint64)] for _ in layer]
-    counters_kept, pending = problem.counters.kept(step), 0
+    runs: list[Layer] = [[problem.no_counts()[:0]] for _ in layer]
+    pending = 0
     # No code, no move: states that cannot be reached at this step.
     for state, codes in enumerate(layer):
-        for next_state, increment in moves(problem, step, state) if len(codes) else ():
-            pending += 2 * codes.size  # the run, and its place in the union
+        for next_state, raised in problem.moves(step, state) if len(codes) else ():
+            pending += 2 * len(codes) * problem.num_words  # the run, and its place in the union
             if pending > room:
                 return None
-            runs[next_state].append(child(codes, counters_kept, increment))
+            runs[next_state].append(problem.child(codes, step, raised))
     return [union(codes_of_state) for codes_of_state in runs]
-
-
-def moves(problem: HyperProblem, step: int, state: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Next state and increment of all that can happen in a state, each once."""
-    branches = (branch for action in problem.actions(state) for branch in problem.branches(step, state, action))
-    # Different outcomes may lead to the same hyper-state: a dictionary keeps each once.
-    distinct = {(branch.next_state, add): None for branch in branches for add in problem.increments(step, branch)}
-    return [(next_state, add) for next_state, add in distinct if next_state is not None]
-
-
-def child(codes: Codes, kept: Word | None, increment: tuple[int, ...]) -> Codes:
-    """The codes after a step, in the order of those before it unless bits were forgotten."""
-    # Unsigned addition of a constant: fields are wide enough never to carry into the next.
-    return (codes if kept is None else codes & kept) + np.array(increment, np.uint64)
 
 
 def union(runs: Layer) -> Codes:
     """The different codes of several runs, sorted."""
-    codes = np.concatenate(runs)
-    if codes.shape[1] == 1:
-        codes = np.sort(codes[:, 0], kind="stable")[:, None]  # merges sorted runs
-    else:
-        codes = codes[np.argsort(search_key(codes), kind="stable")]
-    different = np.ones(len(codes), bool)
+    codes = np.sort(np.concatenate(runs), kind="stable")  # merges sorted runs
     # Equal neighbours in the sorted order are one hyper-state.
-    different[1:] = (codes[1:] != codes[:-1]).any(-1)
-    return codes[different]
-
-
-def search_key(codes: Codes) -> np.ndarray:
-    """One sortable entry for each code: the word, or the bytes of several words."""
-    if codes.shape[1] == 1:
-        return codes[:, 0]
-    # Big-endian bytes sort as the numbers do.
-    return np.ascontiguousarray(codes, ">u8").view(f"S{8 * codes.shape[1]}")[:, 0]
-
-
-class Ahead(NamedTuple):
-    """What the backup of a step needs of the next: sorted codes and values of every state, and the bits kept."""
-
-    keys: list[np.ndarray]
-    values: list[np.ndarray]
-    kept: Word | None
-
-    def value(self, codes: Codes, next_state: int, increment: tuple[int, ...]) -> Float[np.ndarray, " N"]:
-        """The values of the hyper-states that `codes` lead to."""
-        target = search_key(child(codes, self.kept, increment))
-        # Sorted keys: the place of a child by binary search.
-        return self.values[next_state][np.searchsorted(self.keys[next_state], target)]
+    return codes[np.append(True, codes[1:] != codes[:-1])[: len(codes)]]
 
 
 def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int], object]) -> Float[np.ndarray, "S A"]:
     """q of the first step, by backward induction; nan where an episode cannot start. Uses `layers` up."""
-    ahead, q = Ahead([], [], None), []
+    next_layer: Layer = []
+    next_values, q = [], []
     for step in reversed(range(problem.horizon)):
         # Only two layers are needed at a time; the codes of those behind are freed.
         layer = layers.pop()
-        ahead = Ahead(ahead.keys, ahead.values, problem.counters.kept(step))
-        q = [_action_values(problem, step, state, codes, ahead) for state, codes in enumerate(layer)]
-        values = [np.maximum.reduce(list(q_of_state.values())) for q_of_state in q]
-        # What the step before needs: keys to look up, and values.
-        ahead = Ahead([search_key(codes) for codes in layer], values, None)
+        solve = partial(_action_values, problem, step, next_layer=next_layer, next_values=next_values)
+        q = [solve(state, codes) for state, codes in enumerate(layer)]
+        next_layer, next_values = layer, [np.maximum.reduce(list(q_of_state.values())) for q_of_state in q]
         report(sum(map(len, layer)))
     first = np.where(problem.legal, np.nan, -np.inf)
     for state, q_of_state in enumerate(q):
@@ -590,38 +493,41 @@ def _first_q(problem: HyperProblem, layers: list[Layer], report: Callable[[int],
 
 
 def _action_values(
-    problem: HyperProblem, step: int, state: int, codes: Codes, ahead: Ahead
+    problem: HyperProblem, step: int, state: int, codes: Codes, next_layer: Layer, next_values: list[np.ndarray]
 ) -> dict[int, Float[np.ndarray, " N"]]:
     """The value of every legal action in the hyper-states of one state."""
     # Computed once for each counter, and for each move, of the state.
-    concentration = cache(partial(problem.counters.concentration, codes))
-    value = cache(partial(ahead.value, codes))
+    concentration = cache(partial(problem.concentration, codes))
+
+    @cache
+    def value_after(next_state: int, raised: Raised) -> Float[np.ndarray, " N"]:
+        """The values of the next hyper-states; codes are sorted, so that each is found by binary search."""
+        places = np.searchsorted(next_layer[next_state], problem.child(codes, step, raised))
+        values = next_values[next_state][places]
+        return values if problem.discount == 1 else problem.discount * values
 
     def branch_value(branch: Branch) -> float | Float[np.ndarray, " N"]:
         """The expected reward of an outcome and the value of the next hyper-state."""
-        next_values = [value(branch.next_state, add) for add in problem.increments(step, branch)]
-        if problem.discount != 1:
-            next_values = [problem.discount * values for values in next_values]
+        after = [] if branch.next_state is None else [value_after(branch.next_state, x) for x in branch.raised]
         if branch.reward_counter < 0:
-            return branch.reward + next_values[0] if next_values else branch.reward
+            return branch.reward + after[0] if after else branch.reward
         # A Bernoulli reward: one with probability ones / (ones + zeros), and the counts after 0 and after 1 may differ.
         zeros, ones = concentration(branch.reward_counter), concentration(branch.reward_counter + 1)
-        if len(next_values) == 2:
-            return (ones * (1.0 + next_values[1]) + zeros * next_values[0]) / (ones + zeros)
-        return ones / (ones + zeros) + (next_values[0] if next_values else 0.0)
+        if len(after) == 2:
+            return (ones * (1.0 + after[1]) + zeros * after[0]) / (ones + zeros)
+        return ones / (ones + zeros) + (after[0] if after else 0.0)
 
     def action_value(action: int) -> float | Float[np.ndarray, " N"]:
         branches = problem.branches(step, state, action)
         # The last step with rewards of the pair: the outcome does not matter.
         if step == problem.horizon - 1 and not problem.by_outcome:
             return branch_value(branches[0])
-        counters = problem.row_counters(step, state, action)
-        if not counters:
+        if branches[0].row_counter < 0:
             # A known row: sum over outcomes of probability times value.
             return sum(branch.prob * branch_value(branch) for branch in branches)
         # Posterior predictive of an outcome: its concentration over the total of the row.
         weighted = sum(concentration(branch.row_counter) * branch_value(branch) for branch in branches)
-        return weighted / sum(map(concentration, counters))
+        return weighted / sum(concentration(counter) for counter in sorted(branch.row_counter for branch in branches))
 
     return {action: np.broadcast_to(action_value(action), len(codes)) for action in problem.actions(state)}
 

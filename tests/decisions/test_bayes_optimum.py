@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false
 
 import tracemalloc
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import bayes_optimum
+from bayes_mdp.decisions.bayes_optimum import hyper_problem
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
@@ -66,7 +68,14 @@ def test_an_agent_that_does_not_learn_is_told_apart(name):
 @pytest.mark.parametrize("name", CASES)
 def test_codes_of_several_words_change_nothing(name, monkeypatch):
     whole = optimum(name)
-    monkeypatch.setattr(bayes_optimum, "WORD_BITS", 5)
+
+    def wide_counts(*args):
+        """The problem with 64 bits for every count."""
+        problem = hyper_problem(*args)
+        places = max(1, int((problem.place >= 0).sum()))
+        return replace(problem, count_type=np.dtype(np.uint64), num_words=places)
+
+    monkeypatch.setattr(bayes_optimum, "hyper_problem", wide_counts)
     pieces = optimum(name)
     np.testing.assert_array_equal(pieces.q, whole.q)
     assert pieces.num_hyperstates == whole.num_hyperstates

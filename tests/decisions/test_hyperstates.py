@@ -1,11 +1,11 @@
-"""Codes of counts: bit fields, unions of runs, what is forgotten."""
+"""Codes of counts: vectors as numbers or strings, unions of runs, what is forgotten."""
 
 # pyright: reportArgumentType=false
 
 import numpy as np
 import pytest
 
-from bayes_mdp.decisions.bayes_optimum import WORD_BITS, child, hyper_problem, search_key, union
+from bayes_mdp.decisions.bayes_optimum import hyper_problem, union
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
@@ -26,33 +26,28 @@ def problem_of(horizon=20, n_states=3):
 @pytest.mark.parametrize("words", [1, 2, 3])
 def test_a_union_is_what_numpy_finds_unique(words):
     rng = np.random.default_rng(words)
-    codes = rng.integers(0, 4, (300, words)).astype(np.uint64) * np.uint64(2**62)
+    counts = rng.integers(0, 3, (300, words)).astype(np.uint64) * np.uint64(2**62)
+    codes = (counts if words == 1 else counts.view(f"S{8 * words}"))[:, 0]
     merged = union([codes[:100], codes[:0], codes[100:]])
-    np.testing.assert_array_equal(merged, np.unique(codes, axis=0))
-    assert np.array_equal(np.searchsorted(search_key(merged), search_key(merged)), np.arange(len(merged)))
+    assert {x.tobytes() for x in counts} == {x.tobytes() for x in merged.view(np.uint64).reshape(-1, words)}
+    assert len(merged) == len(np.unique(counts, axis=0))
+    assert np.array_equal(np.searchsorted(merged, merged), np.arange(len(merged)))
 
 
-def test_counters_fit_into_their_words_and_do_not_overlap():
-    counters = problem_of().counters
-    assert counters.num_words == 3 and counters.base.size == 30
-    used = np.zeros((counters.num_words, WORD_BITS), int)
-    for word, shift, width in zip(counters.word, counters.shift, counters.width, strict=True):
-        assert width == 5  # 19 counts can matter
-        used[word, shift : shift + width] += 1
-    assert used.max() == 1
-
-
-def test_counts_are_read_back_as_concentrations():
-    counters, rng = problem_of().counters, np.random.default_rng(0)
-    counts = rng.integers(0, 20, (50, counters.base.size))
-    codes = np.zeros((50, counters.num_words), np.uint64)
+@pytest.mark.parametrize("horizon", [20, 300])
+def test_counts_are_read_back_as_concentrations(horizon):
+    """Of a byte each, and of two bytes where an episode can add more: to the last count without a carry."""
+    problem, rng = problem_of(horizon), np.random.default_rng(0)
+    assert problem.base.size == 30 and problem.num_words == (4 if horizon == 20 else 8)
+    counts = rng.integers(0, 20, (50, problem.base.size))
+    counts[0] = horizon - 1
+    codes = problem.no_counts().repeat(50)
     for row, times in enumerate(counts):
         for counter, n in enumerate(times):
             for _ in range(n):
-                codes[row] += np.array(counters.increment((counter,), 0), np.uint64)
-    for counter in range(counters.base.size):
-        expected = counters.base[counter] + counts[:, counter]
-        np.testing.assert_array_equal(counters.concentration(codes, counter), expected)
+                codes[row : row + 1] = problem.child(codes[row : row + 1], 0, (int(problem.place[counter]),))
+    for counter in range(problem.base.size):
+        np.testing.assert_array_equal(problem.concentration(codes, counter), problem.base[counter] + counts[:, counter])
 
 
 def test_what_no_later_step_uses_is_forgotten():
@@ -60,9 +55,11 @@ def test_what_no_later_step_uses_is_forgotten():
     row = np.array([0, 0, 1])[:, None, None] + np.zeros((3, 2, 1), int)
     rows = dirichlet_rows(np.ones((2, 2)), (3, 2, 1, 2), row=row)
     space = StateActionSpace(2, 1, horizon=3)
-    counters = hyper_problem(conjugate_posterior(rows, known_rewards(np.zeros((3, 2, 1))), space), 3).counters
-    np.testing.assert_array_equal(counters.width, [1, 1, 0, 0])
-    assert counters.increment((1,), 0) == (2,) and counters.increment((1,), 1) == (0,)
-    assert counters.kept(0) is None
-    forgotten = child(np.array([[1], [2]], np.uint64), counters.kept(1), (0,))
+    problem = hyper_problem(conjugate_posterior(rows, known_rewards(np.zeros((3, 2, 1))), space), 3)
+    np.testing.assert_array_equal(problem.place, [0, 1, -1, -1])
+    assert [branch.raised for branch in problem.branches(0, 0, 0)] == [[(0,)], [(1,)]]
+    assert [branch.raised for branch in problem.branches(1, 0, 0)] == [[()], [()]]
+    codes = np.array([1, 2**8], np.uint64)
+    np.testing.assert_array_equal(problem.child(codes, 0, ()), codes)
+    forgotten = problem.child(codes, 1, ())
     assert not forgotten.any() and len(union([forgotten])) == 1
