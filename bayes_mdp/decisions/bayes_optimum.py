@@ -33,7 +33,7 @@ from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.layout import Section, as_html, as_text
-from bayes_mdp.utils.memory import in_words, memory_limit
+from bayes_mdp.utils.memory import check_memory, in_words, memory_limit
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
@@ -44,6 +44,7 @@ Layer = list[Codes]
 Raised = tuple[int, ...]
 """Places of the counts that are one higher afterwards."""
 WORD_BYTES = 8
+COUNTER_BYTES = 110  # of the tables of `hyper_problem` (measured: 98)
 SCRATCH = 6  # float64 numbers for each hyper-state of a state that is solved, beside its concentrations and values
 MAX_HYPERSTATES = 20_000_000
 MOST_STATES = 5  # that are printed
@@ -354,6 +355,8 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
         base = np.asarray(arrays[0].site_concentration, np.float64)
         beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
         reward_base = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+    counts = base.size + reward_base.size
+    check_memory(f"posterior has {counts} counts", COUNTER_BYTES * counts, "known or shared rows have fewer")
     # A leading axis of steps, of length one where there is none.
     full = rows.shape if space.horizon is not None else (1, *rows.shape)
     full_table = lambda table: np.broadcast_to(table, rows.shape).reshape(full)  # noqa: E731
@@ -366,12 +369,14 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     # The two counters of every cell follow those of the rows.
     reward_counter = np.where(cell < 0, -1, base.size + 2 * cell)
     legal = np.ones(full[1:3], bool) if space.legal is None else np.asarray(space.legal)
-    uses, last = np.zeros((2, base.size + reward_base.size), int)
+    uses, last = np.zeros((2, counts), int)
+    used = []
+    for rows_at, rewards_at in zip(row_counter, reward_counter, strict=True):
+        of_rows, of_rewards = np.unique(rows_at[legal]), np.unique(rewards_at[legal])
+        used.append(np.concatenate([of_rows[of_rows >= 0], *(of_rewards[of_rewards >= 0] + x for x in (0, 1))]))
     for step in range(horizon):
-        of_rows, of_rewards = (np.unique(x[step % len(x)][legal]) for x in (row_counter, reward_counter))
-        used = np.concatenate([of_rows[of_rows >= 0], *(of_rewards[of_rewards >= 0] + x for x in (0, 1))])
-        uses[used] += 1
-        last[used] = step
+        uses[used[step % len(used)]] += 1
+        last[used[step % len(used)]] = step
     # What is used once is never counted, nor is the only outcome of a row.
     varies = np.concatenate([np.repeat((base > 0).sum(-1) > 1, base.shape[1]), np.ones(reward_base.size, bool)])
     counted = varies & (uses > 1)
