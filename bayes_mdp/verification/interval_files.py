@@ -22,7 +22,7 @@ import bayes_mdp
 from bayes_mdp.utils.files import AnyPath, check_file, write_beside
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.validation import check_type
-from bayes_mdp.verification.interval_mdp import IntervalMDP, checked
+from bayes_mdp.verification.interval_mdp import IntervalMDP, Listed, checked
 
 SUFFIXES = (".drn", ".umb", ".tra")
 _NAMED = 1000
@@ -140,48 +140,29 @@ def _labels(model: IntervalMDP) -> dict[str, Bool[np.ndarray, " S"]]:
     return labels
 
 
-class _Parts:
-    """What a reader has seen; states in their order."""
+Labels: TypeAlias = dict[str, Bool[np.ndarray, " S"]]
 
-    def __init__(self, n_states: int) -> None:
-        self.n_states = n_states
-        self.choices: list[int] = []
-        self.entries: list[tuple[int, float, float]] = []
-        self.first_entry: list[int] = []
-        self.actions: list[str] = []
-        self.rewards: dict[str, list[float]] = {}
-        self.labels: dict[str, Bool[np.ndarray, " S"]] = {}
 
-    def model(self, place: Path) -> IntervalMDP:
-        """All of it.
+def _model_of(listed: Listed, labels: Labels, n_states: int, place: Path) -> IntervalMDP:
+    """What a reader has seen, as a model.
 
-        Args:
-            place: of the file, for messages.
-        """
-        initial = np.flatnonzero(self.labels.get(_INIT, np.zeros(self.n_states, bool)))
-        if len(initial) != 1:
-            raise ValueError(f"{str(place)!r} has {len(initial)} states with the label 'init', expected one")
-        successor, lower, upper = (np.array([e[i] for e in self.entries]) for i in range(3))
-        # A label of one state alone is its name, as `write_interval_mdp` has it.
-        names = [str(s) for s in range(self.n_states)]
-        for name, states in self.labels.items():
-            (labelled,) = np.nonzero(states)
-            if name != _INIT and len(labelled) == 1 and names[labelled[0]].isdigit():
-                names[labelled[0]] = name
-        counts = np.bincount(np.array(self.choices, int), minlength=self.n_states)
-        return IntervalMDP(
-            np.concatenate([[0], np.cumsum(counts)]),
-            np.array([*self.first_entry, len(self.entries)]),
-            successor.astype(int),
-            lower.astype(float),
-            upper.astype(float),
-            {name: np.array(values, float) for name, values in self.rewards.items()},
-            {name: states for name, states in self.labels.items() if name != _INIT},
-            int(initial[0]),
-            tuple(names),
-            tuple(self.actions),
-            (f"read from {place.name}",),
-        )
+    Args:
+        listed: the choices, states in order.
+        labels: of the states.
+        n_states: S.
+        place: of the file, for messages.
+    """
+    initial = np.flatnonzero(labels.get(_INIT, np.zeros(n_states, bool)))
+    if len(initial) != 1:
+        raise ValueError(f"{str(place)!r} has {len(initial)} states with the label 'init', expected one")
+    others = {name: states for name, states in labels.items() if name != _INIT}
+    # A label of one state alone is its name, as `write_interval_mdp` has it.
+    names = [str(s) for s in range(n_states)]
+    for name, states in others.items():
+        (labelled,) = np.nonzero(states)
+        if len(labelled) == 1 and names[labelled[0]].isdigit():
+            names[labelled[0]] = name
+    return listed.model(int(initial[0]), names, others, (f"read from {place.name}",))
 
 
 # DRN, Storm's text.
@@ -263,8 +244,8 @@ def _read_drn(place: Path) -> IntervalMDP:
     stripped = ((i, line.split("//")[0].strip()) for i, line in enumerate(_text(place).splitlines(), 1))
     lines = iter([(i, line) for i, line in stripped if line])
     n_states, names = _drn_head(lines, place)
-    parts = _Parts(n_states)
-    parts.rewards = {name: [] for name in names}
+    listed, labels = Listed(), Labels()
+    listed.rewards = {name: [] for name in names}
     of_state: list[float] = []
     state = -1
     for number, line in lines:
@@ -275,25 +256,23 @@ def _read_drn(place: Path) -> IntervalMDP:
                 raise ValueError(f"{place_in_file} is state {match[1]}, expected state {state}: states in order")
             of_state = _rewards_in(match[2] or "", names, place_in_file)
             for label in match[3].split():
-                parts.labels.setdefault(label, np.zeros(n_states, bool))[state] = True
+                labels.setdefault(label, np.zeros(n_states, bool))[state] = True
         elif match := _ACTION.fullmatch(line):
             if state < 0:
                 raise ValueError(f"{place_in_file} is an action, expected a state before it")
-            parts.choices.append(state)
-            parts.first_entry.append(len(parts.entries))
-            parts.actions.append(match[1])
+            listed.choice(state, match[1])
             for name, of_choice, of_state_reward in zip(
                 names, _rewards_in(match[2] or "", names, place_in_file), of_state, strict=True
             ):
-                parts.rewards[name].append(of_choice + of_state_reward)
+                listed.rewards[name].append(of_choice + of_state_reward)
         else:
             target, colon, interval = line.partition(":")
-            if not colon or not parts.actions:
+            if not colon or not listed.actions:
                 raise ValueError(f"{place_in_file} is {line!r}, expected 'STATE : [lower, upper]' after an action")
-            parts.entries.append((_whole(target.strip(), place_in_file, n_states), *_ends(interval, place_in_file)))
+            listed.entries.append((_whole(target.strip(), place_in_file, n_states), *_ends(interval, place_in_file)))
     if state + 1 != n_states:
         raise ValueError(f"{str(place)!r} has {state + 1} states, expected {n_states} (@nr_states): is it whole?")
-    return parts.model(place)
+    return _model_of(listed, labels, n_states, place)
 
 
 # PRISM's text: .tra, with .lab and rewards beside it.
@@ -348,41 +327,39 @@ def _read_prism(place: Path) -> IntervalMDP:
     check_memory(f"{str(place)!r} has {n_states} states", 256.0 * n_states)
     if len(rows) != n_entries:
         raise ValueError(f"{str(place)!r} has {len(rows)} transitions, expected {n_entries}: is it whole?")
-    parts = _Parts(n_states)
+    listed = Listed()
     number: dict[tuple[int, int], int] = {}
     for line_name, (source, choice, target, interval, *action) in rows:
         pair = (_whole(source, line_name, n_states), _whole(choice, line_name, max(n_choices, 1)))
         if pair not in number:
-            expected = pair[1] == (0 if not parts.choices or parts.choices[-1] != pair[0] else _last(number)[1] + 1)
-            if not expected or (parts.choices and pair[0] < parts.choices[-1]):
+            expected = pair[1] == (0 if not listed.choices or listed.choices[-1] != pair[0] else _last(number)[1] + 1)
+            if not expected or (listed.choices and pair[0] < listed.choices[-1]):
                 raise ValueError(
                     f"{line_name} has choice {pair[1]} of state {pair[0]}, expected states, choices in order"
                 )
             number[pair] = len(number)
-            parts.choices.append(pair[0])
-            parts.first_entry.append(len(parts.entries))
-            parts.actions.append(action[0] if action else choice)
+            listed.choice(pair[0], action[0] if action else choice)
         elif number[pair] != len(number) - 1:
             raise ValueError(
                 f"{line_name} has choice {pair[1]} of state {pair[0]} again, expected a choice in one place"
             )
-        parts.entries.append((_whole(target, line_name, n_states), *_ends(interval, line_name)))
+        listed.entries.append((_whole(target, line_name, n_states), *_ends(interval, line_name)))
     if len(number) != n_choices:
         raise ValueError(f"{str(place)!r} has {len(number)} choices, expected {n_choices}")
-    parts.labels = _prism_labels(place.with_suffix(".lab"), n_states)
+    labels = _prism_labels(place.with_suffix(".lab"), n_states)
     for file in sorted(place.parent.glob(f"{place.stem}.*rew")):
         name = file.stem[len(place.stem) + 1 :] or "reward"
         if file.suffix in (".trew", ".srew"):
-            paid = _prism_rewards(file, parts, number)
-            parts.rewards[name] = [a + b for a, b in zip(parts.rewards.get(name, paid * 0), paid, strict=True)]
-    return parts.model(place)
+            paid = _prism_rewards(file, listed, number, n_states)
+            listed.rewards[name] = [a + b for a, b in zip(listed.rewards.get(name, paid * 0), paid, strict=True)]
+    return _model_of(listed, labels, n_states, place)
 
 
 def _last(number: Mapping[tuple[int, int], int]) -> tuple[int, int]:
     return next(reversed(number))  # type: ignore[call-overload] - a dict
 
 
-def _prism_labels(place: Path, n_states: int) -> dict[str, Bool[np.ndarray, " S"]]:
+def _prism_labels(place: Path, n_states: int) -> Labels:
     if not place.is_file():
         raise FileNotFoundError(f"{str(place)!r} is not there, expected the labels beside the transitions")
     first, *rest = _text(place).splitlines() or [""]
@@ -400,18 +377,20 @@ def _prism_labels(place: Path, n_states: int) -> dict[str, Bool[np.ndarray, " S"
     return labels
 
 
-def _prism_rewards(place: Path, parts: _Parts, number: Mapping[tuple[int, int], int]) -> Float[np.ndarray, " C"]:
+def _prism_rewards(
+    place: Path, listed: Listed, number: Mapping[tuple[int, int], int], n_states: int
+) -> Float[np.ndarray, " C"]:
     """Rewards of the choices: of a state, or the same on every transition of a choice."""
     of_states = place.suffix == ".srew"
     _, *rows = _prism_lines(place, (2,) if of_states else (4,))
-    paid = np.zeros(len(parts.choices))
+    paid = np.zeros(len(listed.choices))
     seen: dict[int, tuple[float, int]] = {}
     for line_name, words in rows:
         value = _number(words[-1], line_name)
         if of_states:
-            paid[np.array(parts.choices) == _whole(words[0], line_name, parts.n_states)] += value
+            paid[np.array(listed.choices) == _whole(words[0], line_name, n_states)] += value
             continue
-        pair = (_whole(words[0], line_name, parts.n_states), _whole(words[1], line_name, len(parts.choices)))
+        pair = (_whole(words[0], line_name, n_states), _whole(words[1], line_name, len(listed.choices)))
         if pair not in number:
             raise ValueError(f"{line_name} has choice {pair[1]} of state {pair[0]}, expected one of the transitions")
         old, times = seen.setdefault(number[pair], (value, 0))
@@ -420,7 +399,7 @@ def _prism_rewards(place: Path, parts: _Parts, number: Mapping[tuple[int, int], 
                 f"{line_name} has the reward {value:g} and {old:g} before, expected one for all of a choice"
             )
         seen[number[pair]] = (value, times + 1)
-    ends = [*parts.first_entry, len(parts.entries)]
+    ends = [*listed.first_entry, len(listed.entries)]
     for c, (value, times) in seen.items():
         if times != ends[c + 1] - ends[c] and value != 0:
             raise ValueError(
@@ -560,23 +539,22 @@ def _read_umb(place: Path) -> IntervalMDP:
     if archive.system.get("time", "discrete") != "discrete" or archive.system.get("#players", 1) > 1:
         raise ValueError(f"{str(place)!r} is no MDP in discrete time, expected one player at most")
     check_memory(f"{str(place)!r} has {n_states} states", 256.0 * n_states)
-    parts = _Parts(n_states)
+    listed, labels = Listed(), {_INIT: archive.bits("state-is-initial.bin", n_states)}
     first = archive.offsets("state-to-choices.bin", n_states, n_choices)
-    parts.choices = np.repeat(np.arange(n_states), np.diff(first)).tolist()
-    parts.first_entry = archive.offsets("choice-to-branches.bin", n_choices, n_entries)[:-1].tolist()
+    listed.choices = np.repeat(np.arange(n_states), np.diff(first)).tolist()
+    listed.first_entry = archive.offsets("choice-to-branches.bin", n_choices, n_entries)[:-1].tolist()
     target = archive.array("branch-to-target.bin", "<u8", n_entries)
     if (target >= n_states).any():
         raise ValueError(f"a branch of {str(place)!r} leads to state {target.max()}, expected one of {n_states}")
     ends = _umb_probabilities(archive, n_entries)
-    parts.entries = [(int(t), float(lo), float(hi)) for t, (lo, hi) in zip(target, ends, strict=True)]
-    parts.actions = _umb_actions(archive, n_choices)
-    parts.labels = {_INIT: archive.bits("state-is-initial.bin", n_states)}
+    listed.entries = [(int(t), float(lo), float(hi)) for t, (lo, hi) in zip(target, ends, strict=True)]
+    listed.actions = _umb_actions(archive, n_choices)
     for name, about in (archive.annotations.get("aps") or {}).items():
         if "states" in about.get("applies-to", ()) and name != _INIT:
-            parts.labels[name] = archive.bits(f"annotations/aps/{name}/states/values.bin", n_states)
+            labels[name] = archive.bits(f"annotations/aps/{name}/states/values.bin", n_states)
     for name, about in (archive.annotations.get("rewards") or {}).items():
-        parts.rewards[name] = _umb_rewards(archive, name, about, np.array(parts.choices, int), n_states).tolist()
-    return parts.model(place)
+        listed.rewards[name] = _umb_rewards(archive, name, about, np.array(listed.choices, int), n_states).tolist()
+    return _model_of(listed, labels, n_states, place)
 
 
 def _umb_probabilities(archive: _Archive, size: int) -> Float[np.ndarray, "E 2"]:

@@ -6,7 +6,7 @@ parts: the best row (`Rows`), who can stay away from the target, and the certifi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -164,19 +164,7 @@ def checked(model: IntervalMDP) -> IntervalMDP:
     # Ends that miss one by rounding: those of the row are scaled, so that every row holds a distribution.
     lower = model.lower / np.maximum(least, 1.0)[choice]
     upper = np.maximum(np.minimum(model.upper / np.minimum(greatest, 1.0)[choice], 1.0), lower)
-    return IntervalMDP(
-        model.first_choice,
-        model.first_entry,
-        model.successor,
-        lower,
-        upper,
-        model.rewards,
-        model.labels,
-        model.initial,
-        model.state_names,
-        model.action_names,
-        model.about,
-    )
+    return replace(model, lower=lower, upper=upper)
 
 
 def interval_mdp(
@@ -243,31 +231,33 @@ def interval_mdp(
     )
     # Where the end and what the discount leaves lead: the last state.
     done = len(layers) * n_states
-    listed = _Listed()
+    listed, names, earned = Listed(), list[str](), list[float]()
     for layer in layers:
         step = layer if low.ndim == 4 else None
         base = 0 if steps is None else layer * n_states
         ahead = 0 if steps is None else base + n_states
         last = steps is not None and layer == steps - 1
         for s in range(n_states):
-            listed.state(states[s] if steps is None else f"{states[s]}, step {layer}")
+            names.append(states[s] if steps is None else f"{states[s]}, step {layer}")
             for a in np.flatnonzero(legal[s]):
                 index = (s, a) if step is None else (step, s, a)
+                listed.choice(base + s, actions[a])
                 _add_row(listed, low[index], high[index], n_states, ahead, done, rate, last)
-                listed.choice(actions[a], paid[index])
-    listed.state(DONE)
-    listed.entry(done, 1.0, 1.0)
-    listed.choice("stay", 0.0)
+                earned.append(paid[index])
+    listed.choice(done, "stay")
+    listed.entries.append((done, 1.0, 1.0))
+    names.append(DONE)
     (first,) = np.nonzero(start)
     if len(first) == 1:
         begin = int(first[0])
     else:
         # A checker starts in one state: of several, one that leads to them.
-        begin = listed.state("start")
-        for s in first:
-            listed.entry(int(s), float(start[s]), float(start[s]))
-        listed.choice("start", 0.0)
-    return checked(listed.model(begin, {DONE: done}, tuple(about)))
+        begin = len(names)
+        listed.choice(begin, "start")
+        listed.entries.extend((int(s), float(start[s]), float(start[s])) for s in first)
+        names.append("start")
+    listed.rewards = {REWARD: [*earned, *[0.0] * (len(listed.actions) - len(earned))]}
+    return checked(listed.model(begin, names, {DONE: np.arange(len(names)) == done}, about))
 
 
 def _steps_and_rate(
@@ -291,57 +281,56 @@ def _steps_and_rate(
     raise ValueError("objective is AverageReward, expected Discounted, FirstExit or Episodic (sums that are finite)")
 
 
-class _Listed:
-    """States, choices and entries as they come."""
+class Listed:
+    """Choices and entries as they come, in the order of the states."""
 
     def __init__(self) -> None:
-        self.first_choice: list[int] = []
-        self.first_entry: list[int] = [0]
-        self.successor: list[int] = []
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.reward: list[float] = []
-        self.states: list[str] = []
+        self.choices: list[int] = []
+        self.first_entry: list[int] = []
+        self.entries: list[tuple[int, float, float]] = []
         self.actions: list[str] = []
+        self.rewards: dict[str, list[float]] = {}
 
-    def state(self, name: str) -> int:
-        """A state whose choices follow; its number."""
-        self.first_choice.append(len(self.actions))
-        self.states.append(name)
-        return len(self.states) - 1
-
-    def entry(self, successor: int, lower: float, upper: float) -> None:
-        """An entry of the choice that is ended by `choice`."""
-        self.successor.append(successor)
-        self.lower.append(lower)
-        self.upper.append(upper)
-
-    def choice(self, action: str, reward: float) -> None:
-        """The choice of the entries before it."""
-        self.first_entry.append(len(self.successor))
+    def choice(self, state: int, action: str) -> None:
+        """A choice of a state, whose entries follow."""
+        self.choices.append(state)
+        self.first_entry.append(len(self.entries))
         self.actions.append(action)
-        self.reward.append(reward)
 
-    def model(self, initial: int, labelled: Mapping[str, int], about: tuple[str, ...]) -> IntervalMDP:
-        """All of it, not yet checked."""
-        number = np.arange(len(self.states))
+    def model(
+        self,
+        initial: int,
+        names: Sequence[str],
+        labels: Mapping[str, Bool[np.ndarray, " S"]],
+        about: Sequence[str],
+    ) -> IntervalMDP:
+        """All of it, not yet checked.
+
+        Args:
+            initial: where the process starts.
+            names: of the states.
+            labels: name -> which states have it.
+            about: what the intervals are, a line each.
+        """
+        counts = np.bincount(np.array(self.choices, int), minlength=len(names))
+        successor, lower, upper = (np.array([entry[i] for entry in self.entries]) for i in range(3))
         return IntervalMDP(
-            np.array([*self.first_choice, len(self.actions)]),
-            np.array(self.first_entry),
-            np.array(self.successor, int),
-            np.array(self.lower, float),
-            np.array(self.upper, float),
-            {REWARD: np.array(self.reward, float)},
-            {name: number == state for name, state in labelled.items()},
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.array([*self.first_entry, len(self.entries)]),
+            successor.astype(int),
+            lower.astype(float),
+            upper.astype(float),
+            {name: np.array(values, float) for name, values in self.rewards.items()},
+            labels,
             initial,
-            tuple(self.states),
+            tuple(names),
             tuple(self.actions),
-            about,
+            tuple(about),
         )
 
 
 def _add_row(
-    listed: _Listed,
+    listed: Listed,
     low: Float[np.ndarray, " O"],
     high: Float[np.ndarray, " O"],
     n_states: int,
@@ -352,13 +341,13 @@ def _add_row(
 ) -> None:
     """The entries of a row: discounted, with the end, and what the discount leaves, as one entry to `done`."""
     if last:
-        listed.entry(done, 1.0, 1.0)
+        listed.entries.append((done, 1.0, 1.0))
         return
     for o in np.flatnonzero(high[:n_states] > 0):
-        listed.entry(ahead + int(o), rate * float(low[o]), rate * float(high[o]))
+        listed.entries.append((ahead + int(o), rate * float(low[o]), rate * float(high[o])))
     low_end, high_end = (float(x[n_states]) if len(x) > n_states else 0.0 for x in (low, high))
     if rate < 1 or high_end > 0:
-        listed.entry(done, (1 - rate) + rate * low_end, min((1 - rate) + rate * high_end, 1.0))
+        listed.entries.append((done, (1 - rate) + rate * low_end, min((1 - rate) + rate * high_end, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -620,15 +609,7 @@ class _Problem:
         one), and c = max |T v - v| / d: T (v + c w) <= T v + c (w - d) <= v + c w, and likewise below. T is a
         contraction in the norm weighted by w, so v* is its only fixed point and lies within c w of v.
         """
-        count = _Problem(
-            self.successor,
-            self.lower,
-            self.room,
-            np.ones_like(self.paid),
-            np.zeros_like(self.ended),
-            self.fixed,
-            self.first,
-        )
+        count = replace(self, paid=np.ones_like(self.paid), ended=np.zeros_like(self.ended))
         time = count.solve(maximise=True, most=True) * (1 + 1e-9)
         time = np.where(self.fixed, 0.0, time)
         later = count.sweep(time, maximise=True, most=True).values - 1.0

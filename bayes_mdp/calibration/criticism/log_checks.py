@@ -7,20 +7,20 @@ held-out form). Rows of some pairs come from any posterior in one layout, `RowDr
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy.special import ndtr
 
-from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_optima import action_values, episodic_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_values import PolicyPairs, proven
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_posterior import row_concentrations
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import pair_draws, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws, pairs_of_mdp
 from bayes_mdp.mdp import (
     MDP,
     Discounted,
@@ -38,14 +38,12 @@ from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.solution import value_at_start
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.typing import AnyArray
 
 DRAWS = 100
 LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
-AT_ONCE = 16  # draws that are made at a time
+AT_ONCE = 16  # draws that are made, and evaluated, at a time
 
 
 class RowDraws(NamedTuple):
@@ -382,7 +380,7 @@ def value_of_choice(
     second = second.with_next_state()
     mean = posterior.mean_mdp()
     # A policy of actions becomes probabilities of zero and one.
-    probs = _action_probs(policy, mean.reward.shape[-1])
+    probs = policy if np.issubdtype(policy.dtype, np.floating) else np.eye(mean.reward.shape[-1])[policy]
     used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))
     rows = row_draws(key, posterior, used)
     # Transitions of pairs that the policy never uses do not bear on its value.
@@ -393,113 +391,49 @@ def value_of_choice(
     reached = np.asarray(second.outcome(used.shape[0]))[inside]
     pair = pair[inside]
     seen = np.bincount(rows.place(pair, reached), minlength=rows.mean.size).reshape(rows.mean.shape)
-    value = _value_of(mean, rows, policy, objective, start)
+    value = _value_of(mean, rows, probs, objective, start)
 
-    def statistic(counts: Int[np.ndarray, "Q K"]) -> float:
+    def statistic(counts: list[Int[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
         # A prior of one transition, by the mean row of the first half.
-        return value((counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0))
+        return value([(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts])
 
-    observed = statistic(seen)
-    replicates = []
-    for _ in range(num_replicates):
-        replicates.append(statistic(draw_counts(rng, rows.draw(), pair)))
-        done()
-    return Replicated(observed, np.array(replicates))
-
-
-def _action_probs(
-    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"], n_actions: int
-) -> Float[np.ndarray, "*H S A"]:
-    return policy if np.issubdtype(policy.dtype, np.floating) else np.eye(n_actions)[policy]
+    replicates: list[float] = []
+    while len(replicates) < num_replicates:
+        number = min(AT_ONCE, num_replicates - len(replicates))
+        replicates.extend(statistic([draw_counts(rng, rows.draw(), pair) for _ in range(number)]))
+        for _ in range(number):
+            done()
+    return Replicated(float(statistic([seen])[0]), np.array(replicates))
 
 
 def _value_of(
     mean: MDP | SparseMDP,
     rows: RowDraws,
-    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
+    policy: Float[np.ndarray, "*H S A"],
     objective: Objective,
     start: Float[np.ndarray, " S"],
-) -> Callable[[Float[np.ndarray, "Q K"]], float]:
-    """The value of the policy as a function of the rows that it uses."""
-    probs = _action_probs(policy, mean.reward.shape[-1])
-    if isinstance(objective, Discounted) and probs.ndim == 2:
-        return _value_of_chain(mean, rows, probs, float(objective.discount), start)
-    # Rows with data have weight wherever the mean has: if its chain ends from everywhere, so do theirs.
-    if isinstance(objective, FirstExit) and probs.ndim == 2 and _ends_surely(rows, len(probs)):
-        return _value_of_chain(mean, rows, probs, 1.0, start)
-    with jax.enable_x64(True):
-        mean64, objective64 = to_float64(mean), to_float64(objective)
+) -> Callable[[list[Float[np.ndarray, "Q K"]]], Float[np.ndarray, " N"]]:
+    """The value of the policy as a function of the rows that it uses, for several draws of them."""
+    # A state that is listed twice in a row is one entry, which has both probabilities.
+    size = len(start) + 1
+    code, slot = np.unique(np.arange(len(rows.state))[:, None] * size + rows.next_state, return_inverse=True)
+    pair, reached = np.divmod(code, size)
+    first = np.searchsorted(pair, np.arange(len(rows.state) + 1))
+    pairs = PairRows(None, rows.state, rows.action, first, reached, reached, len(start))
+    reward = np.asarray(mean.reward, np.float64)[rows.state, rows.action][None]
+    taken = None if isinstance(objective, Episodic) else PolicyPairs(pairs, policy)
 
-    def value(new: Float[np.ndarray, "Q K"]) -> float:
-        with jax.enable_x64(True):
-            return float(_evaluate(mean64, (rows.state, rows.action), policy, objective64, start, new))
-
-    return value
-
-
-def _value_of_chain(
-    mean: MDP | SparseMDP,
-    rows: RowDraws,
-    policy: Float[np.ndarray, "S A"],
-    discount: float,
-    start: Float[np.ndarray, " S"],
-) -> Callable[[Float[np.ndarray, "Q K"]], float]:
-    """start' (I - discount P)^-1 r, P and r weighed by the probabilities of the actions."""
-    # The Markov chain of the policy as a dense matrix, its entries added up from the rows of the used pairs.
-    size, width = len(policy), rows.next_state.shape[1] - 1
-    weight = policy[rows.state, rows.action]
-    reward = np.bincount(rows.state, weight * np.asarray(mean.reward, np.float64)[rows.state, rows.action], size)
-    flat = np.repeat(rows.state, width) * size + rows.next_state[:, :-1].reshape(-1)
-
-    def value(new: Float[np.ndarray, "Q K"]) -> float:
-        chain = np.bincount(flat, (weight[:, None] * new[:, :-1]).reshape(-1), size * size).reshape(size, size)
-        return float(start @ np.linalg.solve(np.eye(size) - discount * chain, reward))
+    def value(tables: list[Float[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
+        probs = np.stack([np.bincount(slot.ravel(), table.ravel(), len(code)) for table in tables])
+        drawn = Drawn(probs, np.broadcast_to(reward, (len(tables), reward.shape[1])))
+        if isinstance(objective, Episodic):
+            values = episodic_values(pairs, drawn, policy, objective)
+        else:
+            assert taken is not None
+            values = proven(taken.chains(drawn), objective)
+        return values.at_start(objective, start)
 
     return value
-
-
-def _ends_surely(rows: RowDraws, n_states: int) -> bool:
-    """Whether an end can be reached from every state, by the mean rows of the actions in use."""
-    # Backwards from the end: states from which some step leads to what is reached, until no more come.
-    reached = np.append(np.zeros(n_states, bool), True)
-    while True:
-        steps = ((rows.mean > 0) & reached[rows.next_state]).any(-1)
-        now = np.append(np.bincount(rows.state, steps, n_states) > 0, True)
-        if np.array_equal(now, reached):
-            return bool(now.all())
-        reached = now
-
-
-@eqx.filter_jit
-def _evaluate(
-    mean: MDP | SparseMDP,
-    pairs: tuple[Int[AnyArray, " Q"], Int[AnyArray, " Q"]],
-    policy: Int[AnyArray, "*H S"] | Float[AnyArray, "*H S A"],
-    objective: Objective,
-    start: Float[AnyArray, " S"],
-    rows: Float[AnyArray, "Q K"],
-) -> Float[Array, ""]:
-    probs, ends = jnp.asarray(rows)[:, :-1], jnp.asarray(rows)[:, -1]
-    if isinstance(objective, Episodic) or jnp.issubdtype(policy.dtype, jnp.floating):
-        # The policy may take several actions in a state: its rows are put into the whole MDP.
-        mdp = eqx.tree_at(_row_arrays, mean, _row_arrays(mean).at[pairs].set(probs))
-        if mean.end_probs is not None:
-            mdp = eqx.tree_at(lambda m: m.end_probs, mdp, mean.end_probs.at[pairs].set(ends))
-        return value_at_start(evaluate(mdp, jnp.asarray(policy), objective), objective, start)
-    # One action a state: the rows that the policy uses, in the order of the states.
-    reward, end_probs = mean.reward[pairs][:, None], None if mean.end_probs is None else ends[:, None]
-    if isinstance(mean, SparseMDP):
-        chain = SparseMDP(mean.successor[pairs][:, None], probs[:, None], reward, end_probs=end_probs)
-    else:
-        chain = MDP(probs[:, None], reward, end_probs=end_probs)
-    # The chain has one action, number 0.
-    values = evaluate(chain, jnp.zeros(mean.n_states, int), objective)
-    return value_at_start(values, objective, start)
-
-
-def _row_arrays(mdp: MDP | SparseMDP) -> Any:
-    # No array where `tree_at` asks which leaf it is.
-    return mdp.probability if isinstance(mdp, SparseMDP) else mdp.transition_probs
 
 
 # The returns of the log, beside the value of its behaviour.
