@@ -26,6 +26,7 @@ from bayes_mdp.mdp import MDP, Episodic, Log, Objective, SparseMDP, StateActionS
 from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts, see
@@ -139,6 +140,7 @@ def read_population(posterior: InContexts, population: Any) -> Weights:
     if isinstance(population, str):
         raise ValueError(f"population is {population!r}, expected 'log', a DataFrame of people, or weights of contexts")
     # Weights of contexts: of no known number of people.
+    refuse_labels("population", population)
     weights = as_real("population", population).astype(np.float64)
     check_shape("population", weights, (len(contexts),), "context")
     check_not_negative("population", weights)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.inference.pair_draws import CanDrawOutcome, Drawn, PairDraws, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective, SparseMDP
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -54,6 +55,7 @@ class Outcome:
     half_cycle: bool = False
 
     def __post_init__(self) -> None:
+        refuse_labels("reward", self.reward)
         reward = as_real("reward", self.reward).astype(np.float64)
         if not 1 <= reward.ndim <= 4:
             raise ValueError(f"reward has shape {reward.shape}, expected [S], [S A] or [S A O], or these by step")

@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
+from bayes_mdp.mdp import labelled_tables
 from bayes_mdp.utils.messages import did_you_mean, see, warn_user
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
@@ -189,13 +190,15 @@ def initial_array(initial: object, states: Names) -> Float[np.ndarray, " S"]:
     """A distribution of the first state as probabilities [S].
 
     Args:
-        initial: a state's label, {label: probability}, or probabilities [S]. A tuple that is a label is that state.
+        initial: a state's label, {label: probability} or a Series of that, or probabilities [S]. A tuple that is a
+            label is that state.
         states: the labels.
 
     Raises:
         TypeError, ValueError: one sentence; also a tuple that is a label and could be probabilities.
     """
     places = {state: s for s, state in enumerate(states)}
+    initial = labelled_tables.by_label("initial", initial)
     if isinstance(initial, Mapping):
         return _chances("initial", initial, places, "state", states)
     if _hashable(initial) and initial in places:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtrc
 
+from bayes_mdp.mdp import labelled_tables
 from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.mdp.data.folded_log import FoldedLog
 from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
@@ -73,7 +74,7 @@ def labels_of(posterior: object) -> StateActionSpace | None:
 
 
 def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective | None) -> Any:
-    """The array of a policy by label, or of what a log did; anything else as it is (Any), for whoever reads those.
+    """The array of a policy by label or as a table, or of what a log did; anything else (Any) as it is.
 
     Args:
         policy: what a caller gave for a `PolicyOrLabels`.
@@ -87,8 +88,12 @@ def policy_of(policy: Any, space: StateActionSpace | None, objective: Objective 
     log = log_behind(policy)
     if log is not None:
         return logged_actions(log, space, logged_steps(log, space, objective))[0]
+    policy = labelled_tables.by_label("policy", policy)
     if not is_by_label(policy):
-        return policy
+        if space is None:
+            labelled_tables.refuse_labels("policy", policy)
+            return policy
+        return labelled_tables.in_order("policy", policy, state=space.state_names, action=space.action_names)
     if space is None:
         raise TypeError(
             "policy is a mapping, expected an array or a Policy: there is no space here, whose labels it could mean "

@@ -434,7 +434,8 @@ PolicyLike: TypeAlias = Policy | ArrayLike
 
 PolicyOrLabels: TypeAlias = PolicyLike | PolicyLabels | Log | FoldedLog
 """The same, or by the labels of a space: state -> action, or state -> {action: probability}; a list of such mappings,
-one for each step, where the objective is `Episodic`. `StateActionSpace.policy` reads it. Or a log: what it did (see
+one for each step, where the objective is `Episodic`. `StateActionSpace.policy` reads it. A Series or a DataFrame of
+pandas, a DataArray of xarray are read by their labels, if they have some. Or a log: what it did (see
 `behaviour_policy`)."""
 
 

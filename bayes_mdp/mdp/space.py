@@ -22,6 +22,7 @@ from bayes_mdp.mdp.data.folded_log import FoldedLog, observed_successors
 from bayes_mdp.mdp.data.log_split import first_states
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
@@ -91,6 +92,7 @@ def check_dense_rows(space: "StateActionSpace", bytes_each: float) -> None:
 
 
 def _mask(name: str, values: object) -> np.ndarray:
+    refuse_labels(name, values)
     return np.asarray(as_mask(name, values))
 
 

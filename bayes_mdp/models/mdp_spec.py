@@ -14,6 +14,7 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP, StateActionSpace
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
@@ -33,7 +34,8 @@ from bayes_mdp.utils.validation import (
 
 
 def _array(name: str, x: object) -> Any:
-    """Lists become arrays, everything else stays what it is."""
+    """Lists become arrays, everything else stays what it is; tables with labels are refused."""
+    refuse_labels(name, x)
     if isinstance(x, list | tuple):
         return as_real(name, x) if is_concrete(x) else jnp.asarray(x)
     return x

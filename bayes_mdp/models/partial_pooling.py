@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.models.priors import dirichlet_normal_gamma
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
@@ -234,6 +235,7 @@ def partial_pooling(
             raise ValueError(f'usage is {usage!r}, expected "data", an array [state, action] or None')
         return PartialPooling(rewards, "data", concentration, usage_power, state_concentration)
     if usage is not None:
+        refuse_labels("usage", usage)
         usage = as_real("usage", usage, "positive numbers [state, action]").astype(np.float64)
         check_positive("usage", usage)
     return PartialPooling(rewards, usage, concentration, usage_power, state_concentration)

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike as SiteValue
 
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.models.dirichlet_prior import OUTCOME_DIM, supported_dirichlet
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, broadcast_to_cells
 from bayes_mdp.models.normal_gamma_distribution import NormalGamma, normal
@@ -268,6 +269,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
         [[0.0], [1.0]]
     """
     _check_arguments(concentration, {}, "state_action")
+    refuse_labels("reward", reward)
     if is_concrete(reward):
         check_finite("reward", reward)
 
@@ -285,8 +287,10 @@ def _check_arguments(concentration: ArrayLike, hyperparameters: dict[str, ArrayL
         raise TypeError(
             "concentration is a StateActionSpace, expected a number or an array: call the factory first, prior()(space)"
         )
+    refuse_labels("concentration", concentration)
     check_not_negative("concentration", concentration)
     for name, value in hyperparameters.items():
+        refuse_labels(name, value)
         if is_concrete(value):
             (check_finite if name == "loc" else check_positive)(name, value)
 

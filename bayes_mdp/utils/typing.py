@@ -6,7 +6,7 @@ can end, the end), H steps of an episode (`*H`: there or not), K listed successo
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Real
@@ -32,8 +32,18 @@ BoolScalar: TypeAlias = bool | np.bool_ | Bool[AnyArray, ""]
 RealLike: TypeAlias = float | int | np.number | Real[AnyArray, "..."]
 """A number, or an array of them that broadcasts."""
 
-ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | Array | Sequence[Any]
-"""Whatever `np.asarray` reads: an array, a number, (nested) sequences of numbers.
+
+@runtime_checkable
+class HasArray(Protocol):
+    """What NumPy can turn into an array: a Series or a DataFrame of pandas, a DataArray of xarray."""
+
+    def __array__(self) -> np.ndarray:
+        """Its numbers."""
+        ...
+
+
+ArrayLike: TypeAlias = bool | int | float | complex | np.generic | np.ndarray | Array | Sequence[Any] | HasArray
+"""Whatever `np.asarray` reads: an array, a number, (nested) sequences of numbers, a table.
 
 Wider than `jax.typing.ArrayLike`, which has no sequences; a function that takes it checks what it holds.
 """
@@ -61,5 +71,5 @@ Any: an action is whatever its label is, and a caller indexes the result without
 """
 
 InitialLike: TypeAlias = ArrayLike | Hashable | Mapping[Any, RealLike]
-"""Where episodes start: probabilities [S], the label of a state, {label: probability}, or a `Log` (as often as its
-episodes begin in each state)."""
+"""Where episodes start: probabilities [S], the label of a state, {label: probability} or a Series of that, or a `Log`
+(as often as its episodes begin in each state)."""

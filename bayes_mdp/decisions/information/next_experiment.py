@@ -35,6 +35,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_u
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
 from bayes_mdp.mdp import MDP, Objective, Posterior, SparseMDP, StateActionSpace
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validity import Validity
@@ -452,6 +453,7 @@ def _place(i: int, axis: str, names: tuple[Hashable, ...], label: object) -> int
 
 
 def _read_cost(cost: ArrayLike, number: int) -> Float[np.ndarray, " C"]:
+    refuse_labels("cost", cost)
     array = np.asarray(as_real("cost", cost, "a number greater than 0"), np.float64)
     check_positive("cost", array)
     if array.ndim:

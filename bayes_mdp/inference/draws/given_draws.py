@@ -21,6 +21,7 @@ from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size,
 from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples
 from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs, whole_draws
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.mdp.labelled_tables import in_order
 from bayes_mdp.mdp.labels import names_of_lists
 from bayes_mdp.mdp.space import END, check_space
 from bayes_mdp.utils.typing import ArrayLike
@@ -50,7 +51,8 @@ ByAction: TypeAlias = Mapping[str, str] | Mapping[Hashable, str]
 
 ROWS_SUM = 1e-6
 """By how much the probabilities of a row may miss one: draws in text have six digits."""
-_CHAIN, _DRAW = ("chain", ".chain"), ("draw", ".draw", "iteration", ".iteration")
+_CHAIN, _ITERATION = ("chain", ".chain"), (".iteration", "iteration")
+_WEIGHT = (".log_weight", ".weight", "log_weight")
 
 
 class GivenDraws(PosteriorSamples):
@@ -231,18 +233,20 @@ def posterior_from_draws(
 
     Args:
         draws: see `Draws`. Arrays begin with an axis of draws, or with two, of chains and draws. Names of a CSV file
-            are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1; `.chain` says the chain of a row.
+            are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1; `.chain` says the chain of a row, and
+            `.iteration` its place in it. Rows of Stan that are no draws are left out: those of its warm-up, and the
+            mean, which a variational fit writes first.
         transition: the variable of the probabilities, (step,) state, action, outcome; or {action: variable} with state,
             outcome. The last outcome is the end of an episode where there is one more than states.
         reward: the variable of the mean rewards, (step,) state, action; {action: variable}; or known rewards, [*H S A].
         space: names, legal actions, horizon. None: as the draws have them; names are the coordinates of a dataset.
         dims: {"state": name, "action": name, "outcome": name, "step": name}: which axis of a dataset is which. None:
-            in this order.
+            those of these names, and the others in this order.
 
     Raises:
         ValueError: no such variable; a row that does not sum to one (within 1e-6; it is then divided by its sum), is
             negative or not finite, with its chain, draw and pair; chains of unequal length; names that clash with those
-            of the space, or of another axis; a file that cannot be read.
+            of the space, or of another axis; a file that cannot be read; one of weighted draws, or of Stan's optimiser.
         TypeError: draws of another kind.
 
     Example:
@@ -271,7 +275,8 @@ def posterior_from_draws(
         check_shape("reward", paid.values, (*number, *space.shape), words)
         mean = as_real("reward", paid.values).astype(np.float64)
     else:
-        known = as_real("reward", reward).astype(np.float64)
+        named = in_order("reward", reward, state=space.state_names, action=space.action_names)
+        known = as_real("reward", named).astype(np.float64)
         check_shape("reward", known, space.shape, ", ".join(axes))
         mean = np.broadcast_to(known, (*number, *space.shape))
     probs, mean = _check_rows(as_real("transition", rows.values).astype(np.float64), mean, space)
@@ -428,6 +433,8 @@ class _Held:
         if self.dataset is not None:
             return self._of_dataset(what, name, axes, dims)
         assert self.arrays is not None
+        if dims is not None:
+            raise ValueError(f"dims names the axes of {name!r}, which has none, expected a dataset (or None)")
         values = np.asarray(self.arrays[name])
         # One leading axis is draws, two are chains and draws; any other number fits no reading.
         leading = values.ndim - len(axes)
@@ -447,6 +454,10 @@ class _Held:
         if "chain" not in array.dims:
             array = array.expand_dims("chain")
         rest = [str(dim) for dim in array.dims if dim not in ("chain", "draw")]
+        # What has the name of an axis is that axis, wherever it stands; the others are in their order.
+        if dims is None and len(rest) == len(axes):
+            others = iter([dim for dim in rest if dim not in axes])
+            rest = [axis if axis in rest else next(others) for axis in axes]
         if dims is not None:
             check_type("dims", dims, Mapping, "a mapping from axes to names")
             rest_named = [dims.get(axis, axis) for axis in axes]
@@ -507,11 +518,20 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     """Arrays [C N ...] of the columns `name.1.2` or `name[1,2]`; one file is all chains, several are one each."""
     import pandas as pd
 
-    tables = [pd.read_csv(path, comment="#") for path in paths]
     # Stan writes a file for each chain, R's posterior package one file with a column for the chain.
-    if len(tables) == 1:
-        chain = next((name for name in _CHAIN if name in tables[0]), None)
-        tables = tables if chain is None else [part for _, part in tables[0].groupby(chain, sort=True)]
+    tables = []
+    for path in paths:
+        table = pd.read_csv(path, comment="#").iloc[_rows_before_draws(path) :]
+        weight = next((name for name in _WEIGHT if name in table), None)
+        if weight is not None:
+            raise ValueError(
+                f"{path.name} has the column {weight!r}, expected draws of equal weight (in R: resample_draws)"
+            )
+        chain = next((name for name in _CHAIN if name in table), None)
+        parts = [table] if chain is None else [part for _, part in table.groupby(chain, sort=True)]
+        # Autocorrelation is told by the order of the draws; iterations that repeat are of chains without a name.
+        iteration = next((name for name in _ITERATION if name in table and parts[0][name].is_unique), None)
+        tables += parts if iteration is None else [part.sort_values(iteration) for part in parts]
     lengths = [len(table) for table in tables]
     if len(set(lengths)) > 1:
         odd = next(i for i, length in enumerate(lengths) if length != lengths[0])
@@ -528,6 +548,33 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
             index = tuple(int(i) - 1 for i in re.split(r"[.,]\s*", match[2] or match[3]))
             columns.setdefault(match[1], {})[index] = column
     return {name: _array_of(tables, name, places) for name, places in columns.items()}
+
+
+def _rows_before_draws(path: Path) -> int:
+    """How many rows of a CSV file are no draws, by what Stan says in its comments.
+
+    Raises:
+        ValueError: there are none, since it is an optimum; or all, since the run was stopped in its warm-up.
+    """
+    rows, method, saved = -1, "", False  # the first line that is no comment has the names
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if not line.startswith("#"):
+                rows += 1
+                if not (method == "sample" and saved):
+                    break  # draws follow
+            elif said := re.match(r"#\s*(method|save_warmup)\s*=\s*(\w+)", line):
+                method, saved = (said[2], saved) if said[1] == "method" else (method, said[2] in ("1", "true"))
+            elif "Adaptation terminated" in line:
+                return max(rows, 0)
+    if method == "optimize":
+        raise ValueError(f"{path.name} is an optimum, a single point, expected draws (method=sample)")
+    if method == "sample" and saved:
+        raise ValueError(
+            f"{path.name} was written with save_warmup, and does not say where the warm-up ends, expected the draws "
+            "after it"
+        )
+    return 1 if method == "variational" else 0
 
 
 def _array_of(tables: "Sequence[pd.DataFrame]", name: str, places: Mapping[tuple[int, ...], str]) -> np.ndarray:

@@ -255,6 +255,71 @@ def test_files_that_do_not_fit(tmp_path):
         posterior_from_draws(3)  # type: ignore[arg-type] - a wrong one
 
 
+def of_stan(folder, name, *, warm=0, before=(), method="sample", rows=None):
+    """A file as Stan writes it: the first `warm` draws before the line on adaptation, `before` in front of all."""
+    header, *lines = (table(stan)[0] if rows is None else rows).to_csv(index=False).splitlines()
+    said = [f"# method = {method} (Default)", f"#     save_warmup = {'true' if warm else 'false (Default)'}"]
+    adapted = ["# Adaptation terminated", "# Step size = 0.8"] if method == "sample" else []
+    (folder / name).write_text("\n".join([*said, header, *before, *lines[:warm], *adapted, *lines[warm:]]) + "\n")
+    return folder / name
+
+
+def test_rows_of_stan_that_are_no_draws_are_left_out(tmp_path):
+    expected = loop(rows=ROWS[:1], paid=PAID[:1])
+
+    def draws(path):
+        return bm.policy_value(KEY, posterior_from_draws(path), POLICY, OBJECTIVE).draws
+
+    np.testing.assert_allclose(draws(of_stan(tmp_path, "all.csv")), expected, atol=1e-12)
+    np.testing.assert_allclose(draws(of_stan(tmp_path, "warm.csv", warm=12)), expected[12:], atol=1e-12)
+    # A variational fit has its mean in front.
+    mean = table(stan)[0].mean().to_frame().T.to_csv(index=False, header=False).strip()
+    fit = of_stan(tmp_path, "fit.csv", before=[mean], method="variational")
+    np.testing.assert_allclose(draws(fit), expected, atol=1e-12)
+    with pytest.raises(ValueError, match=r"best\.csv is an optimum, a single point, expected draws"):
+        draws(of_stan(tmp_path, "best.csv", method="optimize", rows=table(stan)[0][:1]))
+    text = (tmp_path / "warm.csv").read_text()
+    (tmp_path / "stopped.csv").write_text(text[: text.index("# Adaptation")])
+    with pytest.raises(ValueError, match=r"stopped\.csv was written with save_warmup, and does not say where"):
+        draws(tmp_path / "stopped.csv")
+
+
+def test_chains_and_iterations_of_tables(tmp_path):
+    parts = [each.assign(**{".chain": 1 + i, ".iteration": 1 + np.arange(DRAWS)}) for i, each in enumerate(table(in_r))]
+    expected = loop()
+    pd.concat(parts).sample(frac=1.0, random_state=0).to_csv(tmp_path / "shuffled.csv", index=False)
+    pd.concat(parts[:2]).to_csv(tmp_path / "a.csv", index=False)
+    pd.concat(parts[2:]).to_csv(tmp_path / "b.csv", index=False)
+    for source in (tmp_path / "shuffled.csv", [tmp_path / "a.csv", tmp_path / "b.csv"]):
+        posterior = posterior_from_draws(source)
+        np.testing.assert_allclose(bm.policy_value(KEY, posterior, POLICY, OBJECTIVE).draws, expected, atol=1e-12)
+        assert "4 chains of 30" in str(posterior)
+    # Chains without a name are one below the other, not interleaved.
+    pd.concat(parts).drop(columns=".chain").to_csv(tmp_path / "no_chain.csv", index=False)
+    whole = posterior_from_draws(tmp_path / "no_chain.csv")
+    np.testing.assert_allclose(bm.policy_value(KEY, whole, POLICY, OBJECTIVE).draws, expected, atol=1e-12)
+    parts[0].assign(**{".log_weight": 0.5}).to_csv(tmp_path / "weighted.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"weighted\.csv has the column '\.log_weight', expected draws of equal weight"
+    ):
+        posterior_from_draws(tmp_path / "weighted.csv")
+
+
+def test_axes_of_a_dataset_are_told_by_their_names():
+    """Three states and three actions: an axis that is taken for another one has the right size."""
+    rng = np.random.default_rng(2)
+    rows, paid = rng.dirichlet(np.ones(3), (2, 20, 3, 3)), rng.normal(size=(2, 20, 3, 3))
+    axes = ("chain", "draw", "state", "action")
+    whole = xr.Dataset({"P": ((*axes, "to"), rows), "r": (axes, paid)})
+    expected = loop([0, 2, 1], rows, paid)
+    for order in (("state", "action", "to"), ("action", "state", "to"), ("to", "action", "state")):
+        turned = whole.transpose("chain", "draw", *order)
+        draws = bm.policy_value(KEY, posterior_from_draws(turned), [0, 2, 1], OBJECTIVE).draws
+        np.testing.assert_allclose(draws, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="dims names the axes of 'P', which has none"):
+        posterior_from_draws({"P": rows, "r": paid}, dims={"state": "s", "action": "a", "outcome": "to"})
+
+
 def test_names_that_clash_are_refused():
     space = bm.StateActionSpace(3, 2, states=("well", "worse", "ill"), actions=MOVES)
     with pytest.raises(ValueError, match="labels of 's'"):

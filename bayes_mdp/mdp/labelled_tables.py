@@ -1,0 +1,125 @@
+"""Tables of pandas and xarray in place of arrays: read by their labels, in the order of a space, never by place.
+
+`log.frame["state"].value_counts(normalize=True)` has the commonest state first, `DataFrame.pivot` sorts: as arrays they
+would give the numbers of one state to another. Host-side.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bayes_mdp.utils.messages import did_you_mean
+from bayes_mdp.utils.typing import Names
+from bayes_mdp.utils.validation import label_list
+
+
+def is_labelled(values: object) -> bool:
+    """Whether it is a Series or a DataFrame of pandas, or a DataArray of xarray, with other labels than 0, 1, 2, ..."""
+    return any(labels is not None and labels != list(range(len(labels))) for labels in _labels(values).values())
+
+
+def in_order(name: str, values: Any, **axes: Names) -> Any:
+    """The numbers of a labelled table in the order of the axes; anything else (Any) as it is.
+
+    Args:
+        name: of the argument, for messages.
+        values: an axis that is labelled 0, 1, 2, ..., or not at all, is taken as it stands.
+        axes: name of the axis -> its labels: rows then columns of pandas; of xarray the last dimensions, or those of
+            these names.
+
+    Raises:
+        ValueError: a label that the axis does not have, one twice, a label that is missing.
+
+    Example:
+        >>> from bayes_mdp.mdp.labelled_tables import in_order
+        >>> import pandas as pd
+        >>> in_order("cost", pd.Series({"worn": 5.0, "new": 1.0}), state=("new", "worn"))
+        array([1., 5.])
+    """
+    if _is_xarray(values) and set(axes) <= set(values.dims):
+        values = values.transpose(..., *axes)  # by name, whatever the order of its dimensions
+    labelled = list(_labels(values).values())
+    if not labelled:
+        return values
+    array = np.asarray(values)
+    if len(labelled) < len(axes):
+        return array  # of another shape, which is refused where the array is looked into
+    for place, (axis, names) in enumerate(axes.items(), start=len(labelled) - len(axes)):
+        labels = labelled[place]
+        if labels is not None:
+            array = np.take(array, _places(name, axis, labels, names), axis=place)
+    return array
+
+
+def by_label(name: str, values: Any) -> Any:
+    """A Series, or a DataArray of one dimension, as {label: value}, if it is labelled; anything else (Any) as it is.
+
+    Args:
+        name: of the argument, for messages.
+        values: what a caller gave.
+
+    Raises:
+        ValueError: a label twice.
+    """
+    if not is_labelled(values) or np.ndim(values) != 1:
+        return values
+    (labels,) = _labels(values).values()
+    assert labels is not None  # it is labelled
+    mapping = dict(zip(labels, np.asarray(values).tolist(), strict=True))
+    if len(mapping) < len(labels):
+        twice = next(label for i, label in enumerate(labels) if label in labels[:i])
+        raise ValueError(f"{name} has the label {twice!r} twice, expected every label once")
+    return mapping
+
+
+def refuse_labels(name: str, values: object) -> None:
+    """Refuse a labelled table where there is no space yet, whose order it could be put into.
+
+    Raises:
+        TypeError: what there is, and what to write.
+    """
+    if is_labelled(values):
+        labels = next(x for x in _labels(values).values() if x is not None and x != list(range(len(x))))
+        order = "list(space.state_names)" + (", list(space.action_names)" if np.ndim(values) > 1 else "")  # type: ignore[arg-type]
+        raise TypeError(
+            f"{name} is a {type(values).__name__} with the labels {label_list(labels)}, expected an array in the order "
+            f"of the space, such as {name}.loc[{order}].to_numpy()"
+        )
+
+
+def _places(name: str, axis: str, labels: Sequence[Hashable], names: Names) -> list[int]:
+    """Where the table has each name of the axis."""
+    places = {label: i for i, label in enumerate(labels)}
+    known = list(names)
+    if set(places) != set(known) and set(places) == set(map(str, known)):
+        known = [str(label) for label in known]  # coordinates of xarray hold text, where labels are of several kinds
+    if set(places) != set(known) and labels == list(range(len(known))):
+        return list(range(len(known)))  # no labels: places
+    twice = next((label for i, label in enumerate(labels) if places[label] != i), None)
+    if twice is not None:
+        raise ValueError(f"{name} has the {axis} {twice!r} twice, expected every {axis} once")
+    unknown = next((label for label in labels if label not in set(known)), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{name} has the {axis} {unknown!r}, expected those of the space: {label_list(names)}"
+            f"{did_you_mean(unknown, names)}"
+        )
+    missing = [label for label in known if label not in places]
+    if missing:
+        raise ValueError(f"{name} has no {axis} {label_list(missing)}, expected every {axis} once")
+    return [places[label] for label in known]
+
+
+def _labels(values: Any) -> dict[str, list[Any] | None]:
+    """The labels along each axis; None: an axis without. Nothing at all: no labelled table."""
+    if hasattr(values, "iloc"):  # pandas is not imported for it
+        axes = (values.index, values.columns) if hasattr(values, "columns") else (values.index,)
+        return {str(i): axis.tolist() for i, axis in enumerate(axes)}
+    if _is_xarray(values):
+        return {str(dim): values.coords[dim].values.tolist() if dim in values.coords else None for dim in values.dims}
+    return {}
+
+
+def _is_xarray(values: object) -> bool:
+    return hasattr(values, "dims") and hasattr(values, "coords") and hasattr(values, "transpose")
