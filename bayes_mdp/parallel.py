@@ -3,8 +3,8 @@
 All are executors of `concurrent.futures`. `run_tasks` adds what a long computation needs of each:
 
 * A task that fails is tried again and then reported, and the other tasks go on. A process that dies (out of memory, a
-  crash of a library) fails its own task alone: every process is a pool of its own, since `ProcessPoolExecutor` cannot
-  be used again once one of its processes has died, and does not say whose task that was.
+  crash of a library) fails its own task alone: every process is a pool of its own, since a pool cannot be used again
+  once one of its processes has died, and does not say whose task that was.
 * The function is sent as bytes, the same for every task, and a worker that has read it keeps it: what the function has
   compiled serves the next task too.
 * Tasks are computed under JAX's settings of the caller (its precision among them), by the same versions of the packages
@@ -27,15 +27,14 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from multiprocessing import parent_process
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from queue import LifoQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import cloudpickle
@@ -47,6 +46,7 @@ from bayes_mdp.utils.validation import check_count, check_name, described
 
 if TYPE_CHECKING:
     from distributed import Client  # pyright: ignore[reportMissingImports] - of the extra `cluster`
+    from loky import ProcessPoolExecutor
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
@@ -64,7 +64,6 @@ RETRIES = 2
 NAMES = ("serial", "processes", "dask")
 PACKAGES = ("bayes-mdp", "jax", "jaxlib", "numpyro", "equinox", "numpy")
 DASK_TIMEOUT = 10  # seconds until a scheduler that does not answer is given up
-_WINDOW = 256  # tasks that an executor has at a time; the others stay here
 _WRONG_INPUT = (ValueError, TypeError)  # the same again, however often it is tried
 _EXPECTED = (
     "expected one of serial, processes, processes:N, dask, dask:N, the address of a Dask scheduler, or an Executor"
@@ -136,7 +135,7 @@ def run_tasks(
     """
     check_count("retries", retries, 0)
     with open_executor(executor) as pool:
-        submit, window = _submitter(function, pool, described(executor)), 1 if pool is None else _WINDOW
+        submit, window = _submitter(function, pool, described(executor)), _window(pool)
         todo = deque((task, 1) for task in tasks)
         running: dict[Future[T | Failure], tuple[Task, int]] = {}
         while todo or running:
@@ -145,7 +144,7 @@ def run_tasks(
                 running[submit(task)] = task, attempt
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 task, attempt = running.pop(future)
-                answer = _answer(future)
+                answer = _answer(future, pool)
                 if not isinstance(answer, Failure):
                     yield Finished(task.name, answer, "", attempt)
                 elif answer.final or attempt > retries:
@@ -154,6 +153,11 @@ def run_tasks(
                 else:
                     _LOG.warning("%s failed and is tried again: %s", task.name, answer.error)
                     todo.append((task, attempt + 1))
+
+
+def _window(pool: Executor | None) -> int:
+    """How many tasks it has at a time; the others stay here."""
+    return 1 if pool is None else pool.num_workers if isinstance(pool, WorkerProcesses) else 256
 
 
 def _submitter(function: Callable[..., T], pool: Executor | None, name: str) -> "Callable[[Task], Future[T | Failure]]":
@@ -190,7 +194,7 @@ def _pickle(thing: object, what: str, executor: str) -> bytes:
         ) from error
 
 
-def _answer(future: "Future[T | Failure]") -> T | Failure:
+def _answer(future: "Future[T | Failure]", pool: Executor | None) -> T | Failure:
     """The answer; a failure too where the worker, not the function, is at fault.
 
     Raises:
@@ -199,6 +203,8 @@ def _answer(future: "Future[T | Failure]") -> T | Failure:
     try:
         return future.result()
     except BrokenExecutor as error:
+        if isinstance(pool, WorkerProcesses):
+            return Failure(" ".join(str(error).split()), False, "")
         raise ConnectionError(
             f"the executor is broken ({error}), expected 'processes', where a worker that dies is replaced"
         ) from error
@@ -328,14 +334,13 @@ def open_executor(executor: ExecutorLike) -> Iterator[Executor | None]:
     elif isinstance(executor, Executor):
         yield executor
     elif isinstance(executor, str) and executor.startswith("processes"):
-        pool = ProcessExecutor(_number(executor))
+        pool = WorkerProcesses(_number(executor))
         try:
             yield pool
         except BaseException:
-            pool.kill()
+            pool.shutdown(kill_workers=True)
             raise
-        finally:
-            pool.shutdown(wait=True)
+        pool.shutdown()
     else:
         with _dask(executor) as client:
             pool = client.get_executor(pure=False)
@@ -386,131 +391,74 @@ def _dask(executor: Any) -> "Iterator[Client]":
 
 
 # -------------------------------------------------------------------------------------------------------- processes
-class WorkerDiedError(RuntimeError):
-    """The process that computed a task ended before it answered."""
+class WorkerProcesses(Executor):
+    """Processes of loky, each a pool of its own: the death of one fails its own task alone, and a new one follows.
 
-
-class ProcessExecutor(ThreadPoolExecutor):
-    """Threads, each of which hands its tasks to a process of its own: the death of a process fails one task.
-
-    A process is started when its thread gets a first task, and replaced when it dies. It does not get the Ctrl-C of
-    the terminal, which is for the caller to decide about, and exits when the caller's process ends, however that ends.
-    The script that runs is not imported: it needs no `if __name__ == "__main__"`. What a task prints goes to stderr.
+    They do not get the Ctrl-C of the terminal, which is for the caller to decide about, and exit when the caller's
+    process ends, however that ends. The script that runs is not imported: it needs no `if __name__ == "__main__"`. What
+    a task prints goes to stderr.
 
     Args:
-        num_workers: number of processes.
-
-    Raises:
-        ValueError, TypeError: `num_workers` is no positive integer.
+        num_workers: number of processes, which is the number of tasks that they take at a time.
     """
 
     def __init__(self, num_workers: int) -> None:
-        check_count("num_workers", num_workers)
-        super().__init__(num_workers, "bayes-mdp-worker")
-        self._of_thread = threading.local()
-        self._workers: list[tuple[ProcessPoolExecutor, _OneProcess]] = []
-        self._killed = False
+        self.num_workers = num_workers
+        self._pools: list[ProcessPoolExecutor] = []
+        self._idle: LifoQueue[ProcessPoolExecutor | None] = LifoQueue()  # first the one that computed last
+        for _ in range(num_workers):
+            self._idle.put(None)  # started when a task needs it
+        self._parent, self._parent_end = Pipe(duplex=False)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> "Future[T]":
-        """Compute `fn(*args, **kwargs)` in a worker.
-
-        Raises:
-            RuntimeError: after `shutdown`.
-        """
-        return super().submit(self._ask, fn, args, kwargs)
-
-    def _ask(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        """In the thread of a worker: send the task to its process and wait for the answer.
-
-        Raises:
-            WorkerDiedError: the process ended.
-        """
-        worker = getattr(self._of_thread, "worker", None)
-        if worker is None:
-            context = _OneProcess()
-            worker = ProcessPoolExecutor(1, context, _begin_worker), context
-            self._of_thread.worker = worker
-            self._workers.append(worker)
-        pool, context = worker
-        try:
-            future = pool.submit(fn, *args, **kwargs)  # the first one starts the process
-            if self._killed:  # while it was started
-                context.kill()
-            return future.result()
-        except BrokenExecutor:
-            self._of_thread.worker = None
-            pool.shutdown()  # waits until the process is gone: then its exit code is known
-            raise WorkerDiedError(f"the worker process {context.end()}") from None
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the workers finish what was submitted, then end them (see `Executor.shutdown`)."""
-        super().shutdown(wait, cancel_futures=cancel_futures)
-        for pool, _ in self._workers:
-            pool.shutdown(wait)
-
-    def kill(self) -> None:
-        """End all workers at once, whatever they compute."""
-        self._killed = True
-        super().shutdown(wait=False, cancel_futures=True)
-        for _, context in list(self._workers):
-            context.kill()
-
-
-class _OneProcess(SpawnContext):
-    """Makes the process of one pool, and keeps it: a pool does not tell how its process ended."""
-
-    process: "_Worker | None" = None
-
-    def Process(self, *args: Any, **kwargs: Any) -> "_Worker":  # pyright: ignore[reportIncompatibleVariableOverride]
-        self.process = _Worker(*args, **kwargs)
-        return self.process
-
-    def kill(self) -> None:
-        """End the process, if it was started."""
-        if self.process is not None and self.process.pid is not None:
-            self.process.kill()
-
-    def end(self) -> str:
-        """How it ended."""
-        code = None if self.process is None else self.process.exitcode
-        if code is not None and code < 0:
-            return f"was ended by the signal {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
-
-
-_STARTS = threading.Lock()  # one at a time: each hides the script for a moment
-
-
-class _Worker(SpawnProcess):
-    """A new process of Python that neither imports the script which runs nor gets the Ctrl-C of the terminal."""
-
-    def start(self) -> None:
-        # A new process imports the file of `__main__` if that tells one, and inherits which signals are blocked.
-        with _STARTS:
-            script = vars(sys.modules["__main__"])
-            hidden = {name: script[name] for name in ("__spec__", "__file__") if name in script}
-            script["__spec__"] = None
-            script.pop("__file__", None)
-            blocks = hasattr(signal, "pthread_sigmask")
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if blocks else ()
+        """Compute `fn(*args, **kwargs)` in a worker; waits for an idle one."""
+        pool = self._idle.get() or self._new_pool()
+        with _without_interrupts():
             try:
-                super().start()
-            finally:
-                script.update(hidden)
-                if blocks:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                future = pool.submit(fn, *args, **kwargs)
+            except BrokenExecutor:  # its process died in the task before
+                pool = self._new_pool()
+                future = pool.submit(fn, *args, **kwargs)
+        future.add_done_callback(lambda _: self._idle.put(pool))
+        return future
+
+    def _new_pool(self) -> "ProcessPoolExecutor":
+        from loky import ProcessPoolExecutor
+
+        # Loky replaces a process whose memory grew: what JAX has compiled is no leak.
+        environment = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
+        pool = ProcessPoolExecutor(1, initializer=_begin_worker, initargs=(self._parent,), env=environment)
+        self._pools.append(pool)
+        return pool
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False, kill_workers: bool = False) -> None:
+        """End the workers when they have finished what was submitted, or at once (see `Executor.shutdown`)."""
+        for pool in self._pools:
+            pool.shutdown(wait, kill_workers=kill_workers or cancel_futures)
 
 
-def _begin_worker() -> None:
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process that is started inherits that Ctrl-C is blocked."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker(parent: Connection) -> None:
     """What a process does before its first task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where no signal can be blocked
     sys.stdout.flush()
     os.dup2(2, 1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
+def _end_with(parent: Connection) -> None:
+    with suppress(EOFError):  # nothing is sent: the parent has ended
+        parent.recv()
     os._exit(0)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp import parallel as home
-from bayes_mdp.parallel import ProcessExecutor, Task, check_executor, open_executor, run_tasks
+from bayes_mdp.parallel import Task, check_executor, open_executor, run_tasks
 
 
 def _work(i, folder):
@@ -54,9 +54,9 @@ def test_worker_processes(tmp_path):
     here = _run((0, 6, 7), None, tmp_path)
     assert all(_same(found[name].value["x"], here[name].value["x"]) for name in here)
     assert found["task 0"].value["process"] != os.getpid() == here["task 0"].value["process"]
-    errors = [(one.error, one.attempts) for one in (found[f"task {i}"] for i in range(1, 6))]
+    assert "SIGKILL" in found["task 1"].error and found["task 1"].attempts == 2
+    errors = [(one.error, one.attempts) for one in (found[f"task {i}"] for i in range(2, 6))]
     assert errors == [
-        ("WorkerDiedError: the worker process was ended by the signal SIGKILL", 2),
         ("", 2),
         ("OSError: always", 2),
         ("i is 4, expected another", 1),
@@ -141,7 +141,7 @@ def test_a_pool_of_the_standard_library():
 
 @pytest.mark.slow
 def test_loky_of_joblib():
-    loky = pytest.importorskip("joblib.externals.loky")
+    loky = pytest.importorskip("loky")
     with loky.ProcessPoolExecutor(2) as pool:
         found: list[Any] = [one.value for one in run_tasks(_double, [Task(str(i), (i,)) for i in range(3)], pool)]
     assert sorted(found) == [0, 2, 4]
@@ -299,12 +299,3 @@ def test_the_executor_of_the_caller_stays_open():
         with open_executor(pool) as opened:
             assert opened is pool
         assert pool.submit(_double, 2).result() == 4
-
-
-def test_wrong_number_of_workers():
-    with pytest.raises(ValueError, match="num_workers is 0"):
-        ProcessExecutor(0)
-    pool = ProcessExecutor(1)
-    pool.shutdown()
-    with pytest.raises(RuntimeError, match="after shutdown"):
-        pool.submit(_double, 1)

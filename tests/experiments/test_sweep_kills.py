@@ -91,7 +91,8 @@ def test_two_workers(undisturbed, tmp_path, executor):
     folder = tmp_path / "a"
     first = _client(config, folder, executor)
     _until(lambda: _finished(folder) >= 20)
-    worker = max(one for one, command in _descendants(first.pid).items() if "spawn_main" in command)
+    below = _descendants(first.pid).items()
+    worker = max(one for one, command in below if "popen_loky" in command or "spawn_main" in command)
     os.kill(worker, signal.SIGKILL)
     _until(lambda: _finished(folder) >= 60)
     assert not sweep_status(folder).failed
