@@ -528,8 +528,7 @@ def _play_all(
         # The number, because names may hold what a file name may not.
         name = names[agent, env] = f"{len(names)}-{_plain(agent)}-{_plain(env)}"
         computes[name] = partial(_play, case)
-    with cells.expect(len(computes)) as cache:
-        results = cache.get_all(computes)
+    results = cells.get_all(computes)
     played = {pair: results[name] for pair, name in names.items()}
     refused = [str(values["refused"]) for values in played.values()]
     if all(refused):

@@ -14,10 +14,9 @@ folder with the newest two states of a training. Arrays are npz files without pi
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import TypeAlias, TypeVar
 
@@ -33,7 +32,7 @@ from bayes_mdp.models.reward_laws import law_of_parts, named_parts
 from bayes_mdp.parallel import ExecutorLike, Task, check_executor, run_tasks
 from bayes_mdp.utils.files import check_checksum, check_file, check_folder, read_json, write_json, write_with_checksum
 from bayes_mdp.utils.messages import see
-from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Values = dict[str, np.ndarray]
@@ -298,30 +297,10 @@ class Cells:
         check_executor(executor)
         self._executor = executor
         self._folder = None if folder is None else check_folder(folder)
-        self._bar: Progress | None = None
-        self._done = 0
-        self._lock = Lock()
         if self._folder is not None:
             self._folder.mkdir(exist_ok=True)
             note = f"the note of finished cells; remove {self._folder}"
             note_configuration(self._folder, configuration or {}, note, "cells of another run")
-
-    def expect(self, number: int) -> "Cells":
-        """The same cells, to be used in a `with` statement: a progress bar over `number` of them."""
-        self._bar, self._done = Progress(1, number, unit=" cells"), 0
-        return self
-
-    def __enter__(self) -> "Cells":
-        assert self._bar is not None
-        self._bar.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._bar is not None
-        self._bar.__exit__(kind, error, trace)
-        self._bar = None
 
     def get(self, name: str, compute: ComputeCell) -> Values:
         """The result of `compute` for this name, from this run or from an earlier one.
@@ -330,23 +309,18 @@ class Cells:
             name: of the cell and of its file.
             compute: (path beside which it may keep snapshots, or None) -> arrays by name.
         """
-        if self._bar is not None:
-            self._bar.describe(name)
         file = None if self._folder is None else self._folder / f"{name}.npz"
         if file is None:
-            values = _on_host(compute(None))
-        else:
-            if not file.exists():
-                write_arrays(file, _on_host(compute(file)))
-            # Read back also what was just written: both ways give the same.
-            values = read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
-        self._advance()
-        return values
+            return _on_host(compute(None))
+        if not file.exists():
+            write_arrays(file, _on_host(compute(file)))
+        # Read back also what was just written: both ways give the same.
+        return read_arrays(file, "a finished cell, as it was written; remove it to compute it anew")
 
     def get_all(
         self, computes: Mapping[str, ComputeCell], groups: Sequence[Sequence[str]] | None = None
     ) -> dict[str, Values]:
-        """The results of all `computes`, as `get` has each; with an executor side by side.
+        """The results of all `computes`, as `get` has each, under a progress bar; with an executor side by side.
 
         Args:
             computes: by the name of the cell.
@@ -356,33 +330,41 @@ class Cells:
         Raises:
             RuntimeError: cells that failed on the executor, after all others are finished. Others: as `computes` raise.
         """
-        if self._executor is not None:
-            return self._get_on_executor(computes)
-        if groups is None:
-            return {name: self.get(name, compute) for name, compute in computes.items()}
-        with ThreadPoolExecutor(2) as pool:  # most of the time is compilation, which leaves other threads alone
-            parts = list(pool.map(lambda names: {name: self.get(name, computes[name]) for name in names}, groups))
-        values_by_name = {name: values for part in parts for name, values in part.items()}
-        return {name: values_by_name[name] for name in computes}
+        results: dict[str, Values] = {}
+        with bar_of(len(computes), " cells", keep=True) as bar:
 
-    def _get_on_executor(self, computes: Mapping[str, ComputeCell]) -> dict[str, Values]:
-        stored = {name for name in computes if self._folder is not None and (self._folder / f"{name}.npz").exists()}
-        tasks = [Task(name, (compute,)) for name, compute in computes.items() if name not in stored]
-        results, failed = {name: self.get(name, computes[name]) for name in stored}, []
+            def get(name: str, compute: ComputeCell) -> None:
+                bar.set_description(name, refresh=False)
+                results[name] = self.get(name, compute)
+                bar.update()
+
+            def get_group(names: Iterable[str]) -> None:
+                for name in names:
+                    get(name, computes[name])
+
+            if self._executor is not None:
+                self._get_on_executor(computes, get)
+            elif groups is None:
+                get_group(computes)
+            else:
+                with ThreadPoolExecutor(2) as pool:  # mostly compilation, which leaves other threads alone
+                    list(pool.map(get_group, groups))
+        return {name: results[name] for name in computes}
+
+    def _get_on_executor(self, computes: Mapping[str, ComputeCell], get: Callable[[str, ComputeCell], None]) -> None:
+        tasks, failed = [], []
+        for name, compute in computes.items():
+            if self._folder is not None and (self._folder / f"{name}.npz").exists():
+                get(name, compute)
+            else:
+                tasks.append(Task(name, (compute,)))
         for finished in run_tasks(_compute_cell, tasks, self._executor):
             if finished.value is None:
                 failed.append(f"{finished.name} ({finished.error})")
             else:
-                results[finished.name] = self.get(finished.name, lambda path, values=finished.value: values)
+                get(finished.name, lambda path, values=finished.value: values)
         if failed:
             raise RuntimeError(f"{len(failed)} of {len(computes)} cells failed, the others are finished: {failed[0]}")
-        return {name: results[name] for name in computes}
-
-    def _advance(self) -> None:
-        with self._lock:
-            self._done += 1
-            if self._bar is not None:
-                self._bar.advance(self._done)
 
     def remove(self) -> None:
         """Remove the folder, once the whole result is written."""

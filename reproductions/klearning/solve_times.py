@@ -108,8 +108,7 @@ def solving_times(
         check_count("budget", most)
         trial = case(name, depth, key, most, num_seeds)
         computes[f"{name}-{depth}"] = lambda path, trial=trial: play_until_solved(trial, path)._asdict()
-    with (cells or Cells()).expect(len(todo)) as kept:
-        played = kept.get_all(computes)
+    played = (cells or Cells()).get_all(computes)
     for i, name, depth, most in todo:
         values, at = played[f"{name}-{depth}"], (i, depths.index(depth))
         found["budget"][at], found["played"][at] = most, values["episodes"]

@@ -136,8 +136,7 @@ def play(
         name: lambda _, name=name: {"total": totals(task, name, task.methods[name].constants, key, num_runs, num_steps)}
         for name in methods
     }
-    with (cells or Cells()).expect(len(methods)) as kept:
-        found = [values["total"] for values in kept.get_all(computes).values()]
+    found = [values["total"] for values in (cells or Cells()).get_all(computes).values()]
     note = {"long_name": f"total reward of {num_steps} steps"}
     coords = {"method": list(methods), "run": np.arange(num_runs)}
     return xr.Dataset({"total": (("method", "run"), np.stack(found), note)}, coords=coords)

@@ -147,8 +147,7 @@ def train(*, key: PRNGKeyArray, plan: Mapping[str, Training], cells: Cells | Non
             num_seeds=number,
             path=path,
         )
-    with (cells or Cells()).expect(len(batches)) as kept:
-        played = kept.get_all(computes)
+    played = (cells or Cells()).get_all(computes)
     for cell, (at, seeds) in places.items():
         values = played[cell]
         for measure in MEASURES:

@@ -83,8 +83,7 @@ def play_games(
     for number, (agent, game) in enumerate(pairs):
         own = jax.random.fold_in(key, number)
         computes[f"{game}-{agent}"] = lambda path, a=agent, g=game, k=own: _train(k, a, g, protocol, path)
-    with cells.expect(len(pairs)) as kept:
-        played = kept.get_all(computes)
+    played = cells.get_all(computes)
     found = {(agent, game): played[f"{game}-{agent}"] for agent, game in pairs}
     grid = [[found[agent, game] for game in games] for agent in agents]
     first = grid[0][0]

@@ -249,8 +249,7 @@ def run(
         return dict(zip(names, map(np.stack, zip(*worlds, strict=True)), strict=True))
 
     computes: dict[str, ComputeCell] = {f"run-{j}": lambda _, j=j: played(j) for j in range(runs)}
-    with (cells or Cells()).expect(runs) as kept:
-        all_runs = kept.get_all(computes)
+    all_runs = (cells or Cells()).get_all(computes)
     by_run = {name: np.stack([each[name] for each in all_runs.values()], 1) for name in ("posterior", "truth")}
     softness = np.stack([each["softness"] for each in all_runs.values()], 1)
     dims = ("visits", "run", "method")

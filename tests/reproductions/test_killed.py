@@ -30,8 +30,8 @@ def _squares(*, key, number=4, cells=None):
             raise Killed
         return {"square": i**2, "part": np.arange(i) / 3}
 
-    with (cells or Cells()).expect(number) as kept:
-        found = [kept.get(f"cell-{i}", lambda path, i=i: square(i)) for i in range(number)]
+    computes = {f"cell-{i}": lambda path, i=i: square(i) for i in range(number)}
+    found = (cells or Cells()).get_all(computes).values()
     parts = [values["part"].sum() for values in found]
     return xr.Dataset({"square": ("i", [int(v["square"]) for v in found]), "part": ("i", parts)})
 
