@@ -12,7 +12,7 @@ those of the papers that the environments come from.
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -32,7 +32,7 @@ from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import in_float64, optimal_rate
 from bayes_mdp.experiments.run_agent import run
-from bayes_mdp.experiments.run_config import PriorLike, RunConfig, RunOptions, check_agent, space_of
+from bayes_mdp.experiments.run_config import PriorLike, RunOptions, check_agent, episodes_of, space_of
 from bayes_mdp.mdp import (
     MDP,
     Agent,
@@ -230,11 +230,10 @@ def comparison_agents(names: Iterable[str] | None = None, *, constants: str = "s
         raise TypeError(f"names is {described(names)}, expected a list of names of agents")
     check_type("names", names, Iterable, "a list of names of agents")
     names = tuple(names)
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
     for name in names:
         check_name("agent", name, AGENTS)
+        if names.count(name) > 1:
+            raise ValueError(f"agents holds {name!r} twice, expected each agent once")
     return {name: AGENTS[name](**(SCALED.get(name, {}) if constants == "scaled" else {})) for name in names}
 
 
@@ -403,7 +402,7 @@ def compare(
     attributes = _attributes(players, tasks, num_seeds, options, key)
     cells = Cells(None if path is None else folder_of(path), attributes, executor)
     with stage("compare", show=show):
-        played = _play_all(players, tasks, levels, (num_seeds, options, key), cells)
+        played = _play_all(players, tasks, levels, {"key": key, "num_seeds": num_seeds, "options": options}, cells)
     result = _to_dataset(players, tasks, levels, played)
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
     result.attrs = {"format": COMPARE_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}
@@ -445,10 +444,7 @@ def _task(
     if isinstance(env, Task):
         return env if length is None else replace(env, length=length)
     check_type(f"envs[{name!r}]", env, Environment, "an Environment or a Task")
-    if objective is None:
-        if env.mdp.horizon is None:
-            raise ValueError(f"objective is None, expected one for envs[{name!r}], which has no horizon of its own")
-        objective = Episodic(env.mdp.horizon)
+    objective = objective or episodes_of(env, f"envs[{name!r}]")
     if length is None:
         unit = "episodes" if isinstance(objective, Episodic) else "steps"
         raise ValueError(f"length is None, expected a number of {unit} for envs[{name!r}]")
@@ -498,36 +494,23 @@ def _play_all(
     players: Mapping[str, Agent[Any]],
     tasks: Mapping[str, Task],
     levels: Mapping[str, Levels],
-    how: tuple[int, RunOptions, PRNGKeyArray],
+    shared: Mapping[str, Any],
     cells: Cells,
 ) -> dict[tuple[str, str], dict[str, np.ndarray]]:
     """Results of every pair. All problems of an agent in turn: those of equal shapes share its compiled program.
 
-    `how`: number of seeds, options, key.
+    `shared`: the arguments of `run` that are the same for all.
     """
-    num_seeds, options, key = how
     # By the name of the problem: all agents meet the same random numbers, whatever else is compared.
-    keys = {name: jax.random.fold_in(key, crc32(name.encode())) for name in tasks}
+    keys = {name: jax.random.fold_in(shared["key"], crc32(name.encode())) for name in tasks}
     names, computes = {}, {}
     for agent, env in product(players, tasks):
         # "average" costs nothing, but needs the optimal gain.
         regret = "oracle_run" if np.isnan(levels[env].optimal) else "average"
-        task = tasks[env]
-        case = RunConfig(
-            agent=players[agent],
-            env=task.env,
-            objective=task.objective,
-            key=keys[env],
-            prior=task.prior,
-            num_steps=task.num_steps,
-            num_episodes=task.num_episodes,
-            num_seeds=num_seeds,
-            asked_regret=regret,
-            options=options,
-        )
+        arguments = {**shared, "key": keys[env], "options": replace(shared["options"], regret=regret)}
         # The number, because names may hold what a file name may not.
         name = names[agent, env] = f"{len(names)}-{_plain(agent)}-{_plain(env)}"
-        computes[name] = partial(_play, case)
+        computes[name] = partial(_play, players[agent], tasks[env], arguments)
     results = cells.get_all(computes)
     played = {pair: results[name] for pair, name in names.items()}
     refused = [str(values["refused"]) for values in played.values()]
@@ -540,17 +523,24 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
-def _play(case: RunConfig, path: Path | None) -> CellValues:
+def _play(agent: Agent[Any], task: Task, arguments: Mapping[str, Any], path: Path | None) -> CellValues:
     """Rewards of the twentieths of every run [seed, checkpoint], seconds, why it was refused."""
     began, refused = time.perf_counter(), ""
     file = None if path is None else path.with_suffix(".nc")
-    arguments = {field.name: getattr(case, field.name) for field in fields(case)}
-    agent, env, regret = (arguments.pop(name) for name in ("agent", "env", "asked_regret"))
     try:
-        arguments["options"] = replace(case.options, regret=regret)
-        reward = _parts(run(agent, env, **arguments, path=file), case.length)
+        result = run(
+            agent,
+            task.env,
+            objective=task.objective,
+            prior=task.prior,
+            num_steps=task.num_steps,
+            num_episodes=task.num_episodes,
+            path=file,
+            **arguments,
+        )
+        reward = _parts(result, task.length)
     except (ValueError, TypeError, ImportError) as error:  # refused, or an extra is not installed
-        reward, refused = np.full((case.num_seeds, NUM_CHECKPOINTS), np.nan), str(error)
+        reward, refused = np.full((arguments["num_seeds"], NUM_CHECKPOINTS), np.nan), str(error)
     if file is not None:
         file.unlink(missing_ok=True)
     return {"reward": reward, "seconds": time.perf_counter() - began, "refused": refused}

@@ -274,6 +274,18 @@ def space_of(env: Environment) -> StateActionSpace:
     return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
 
 
+def episodes_of(env: object, name: str) -> Episodic:
+    """The objective of an environment that states how many steps an episode has.
+
+    Raises:
+        ValueError: it does not; the message has its `name`.
+    """
+    horizon = env.mdp.horizon if isinstance(env, Environment) else None
+    if horizon is None:
+        raise ValueError(f"objective is None, expected one for {name}, which has no horizon of its own")
+    return Episodic(horizon)
+
+
 def check_case(case: RunConfig) -> None:
     """Refuse a run that the compiled loop cannot play.
 

@@ -5,9 +5,9 @@ depends on seed and time), `sweep_folder` keeps them and makes one Dataset of th
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,15 @@ from bayes_mdp.experiments.describe import Json, describe, describe_key, version
 from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.resume import Values
 from bayes_mdp.experiments.run_agent import run
-from bayes_mdp.experiments.run_config import RunOptions, SweepOptions
-from bayes_mdp.experiments.sweep_folder import SweepFolder, load_sweep, make_folder, patiently
+from bayes_mdp.experiments.run_config import RunOptions, SweepOptions, episodes_of
+from bayes_mdp.experiments.sweep_folder import RESULTS, SweepFolder, load_sweep, make_folder, patiently
 from bayes_mdp.experiments.sweep_grid import Cell, PartsLike, Variant, make_cells
-from bayes_mdp.mdp import Environment, Episodic, Objective
+from bayes_mdp.mdp import Objective
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import Task, run_tasks
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
-from bayes_mdp.utils.progress import Progress
+from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 
 if TYPE_CHECKING:
@@ -41,45 +41,16 @@ _KEPT = 16  # agents, environments and priors that a process keeps
 ROWS = ("checkpoint", "episode")
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """The arguments of `run` that all cells share.
-
-    Args:
-        objective: None: episodes of as many steps as the environment has.
-        num_steps, num_episodes, num_seeds, regret, options: as in `run`.
-    """
-
-    objective: Objective | None
-    num_steps: int | None
-    num_episodes: int | None
-    num_seeds: int
-    regret: str | None
-    options: RunOptions
-
-    @property
-    def description(self) -> dict[str, Json]:
-        """JSON values that identify it; what shows progress changes no number."""
-        options = replace(self.options, progress=False)
-        return {
-            "objective": describe(self.objective),
-            "num_steps": self.num_steps,
-            "num_episodes": self.num_episodes,
-            "num_seeds": self.num_seeds,
-            "regret": self.regret,
-            "options": describe(options, "options"),
-        }
-
-
 class CellRunner:
     """(cell, key) -> arrays. What a cell is made of is kept for the next cells of the same process.
 
     Args:
-        settings: of all cells.
+        objective: None: episodes of as many steps as the environment has.
+        arguments: of `run`, those that all cells share.
     """
 
-    def __init__(self, settings: RunSettings) -> None:
-        self._settings = settings
+    def __init__(self, objective: Objective | None, arguments: Mapping[str, Any]) -> None:
+        self._objective, self._arguments = objective, arguments
         self._built: dict[Variant, Any] = {}
 
     def __call__(self, cell: Cell, key: PRNGKeyArray) -> Values:
@@ -92,18 +63,11 @@ class CellRunner:
         Raises:
             ValueError, TypeError: as `run`.
         """
-        settings, env = self._settings, self._build(cell.env)
-        result = run(
-            self._build(cell.agent),
-            env,
-            objective=_objective(settings.objective, env, cell.env.name),
-            key=cell.key(key),
-            prior=None if cell.prior is None else self._build(cell.prior),
-            num_steps=settings.num_steps,
-            num_episodes=settings.num_episodes,
-            num_seeds=settings.num_seeds,
-            options=replace(settings.options, regret=settings.regret, progress=False),
-        )
+        env = self._build(cell.env)
+        objective = self._objective or episodes_of(env, f"envs.{cell.env.name}")
+        prior = None if cell.prior is None else self._build(cell.prior)
+        agent = self._build(cell.agent)
+        result = run(agent, env, objective=objective, key=cell.key(key), prior=prior, **self._arguments)
         return cell_values(result)
 
     def _build(self, variant: Variant) -> Any:
@@ -112,15 +76,6 @@ class CellRunner:
                 del self._built[next(iter(self._built))]
             self._built[variant] = variant.build()
         return self._built[variant]
-
-
-def _objective(objective: Objective | None, env: object, name: str) -> Objective:
-    if objective is not None:
-        return objective
-    horizon = env.mdp.horizon if isinstance(env, Environment) else None
-    if horizon is None:
-        raise ValueError(f"objective is None, expected one for envs.{name}, which has no horizon of its own")
-    return Episodic(horizon)
 
 
 def cell_values(result: "xr.Dataset") -> Values:
@@ -212,30 +167,33 @@ def sweep(
     _check_run(objective, num_steps, num_episodes)
     check_type("options", options, RunOptions, "SweepOptions or RunOptions")
     chosen = options if isinstance(options, SweepOptions) else SweepOptions(**vars(options))
-    num_blocks, regret = chosen.num_blocks, chosen.regret
     if path is not None:
         check_folder(path)
-    # What describes the runs is the same whichever of the two records was given.
-    run_options = replace(chosen.of_each_run, regret=None)
-    settings = RunSettings(objective, num_steps, num_episodes, num_seeds, regret, run_options)
+    run_options = replace(chosen.of_each_run, progress=False)
+    length = {"num_steps": num_steps, "num_episodes": num_episodes, "num_seeds": num_seeds}
     # All that can be refused without the folder is refused before there is one.
-    cells = make_cells(agents, envs, priors, num_blocks, all_priors=regret == "bayes")
-    names = [cell.file_name(number) for number, cell in enumerate(cells)]
-    manifest = _manifest(cells, names, num_blocks, settings, key)
+    cells = make_cells(agents, envs, priors, chosen.num_blocks, all_priors=chosen.regret == "bayes")
+    settings = {
+        "num_cells": len(cells),
+        "num_blocks": chosen.num_blocks,
+        "objective": describe(objective),
+        **length,
+        "regret": chosen.regret,
+        "options": describe(replace(run_options, regret=None), "options"),
+    }
+    named = {cell.file_name(number): cell for number, cell in enumerate(cells)}
     with _folder(path) as folder, folder.lock():
-        folder.begin(manifest)
-        tasks = _remaining_tasks(folder, cells, names, key)
-        descriptions = {name: cell.description for name, cell in zip(names, cells, strict=True)}
-        done = run_tasks(CellRunner(settings), tasks, chosen.executor, retries=chosen.retries)
-        with Progress(1, len(cells), show=options.progress, unit=" cells") as bar:
-            bar.advance(len(cells) - len(tasks))
-            for i, outcome in enumerate(done, len(cells) - len(tasks) + 1):
+        folder.begin(_manifest(named, settings, key))
+        tasks = [Task(name, (cell, key)) for name, cell in named.items() if folder.read(name, cell.description) is None]
+        runner = CellRunner(objective, {**length, "options": run_options})
+        with bar_of(len(cells), " cells", done=len(cells) - len(tasks), keep=True, show=options.progress) as bar:
+            for outcome in run_tasks(runner, tasks, chosen.executor, retries=chosen.retries):
                 if outcome.value is None:
                     folder.keep_failure(outcome.name, outcome.error, outcome.attempts)
                 else:
-                    folder.keep(outcome.name, descriptions[outcome.name], outcome.value)
-                bar.advance(i)
-        return _collect(folder, names)
+                    folder.keep(outcome.name, named[outcome.name].description, outcome.value)
+                bar.update()
+        return _collect(folder, list(named))
 
 
 def _check_run(objective: Objective | None, num_steps: int | None, num_episodes: int | None) -> None:
@@ -259,39 +217,27 @@ def _folder(path: str | Path | None) -> Iterator[SweepFolder]:
         yield make_folder(place)
 
 
-def _manifest(
-    cells: Sequence[Cell], names: Sequence[str], num_blocks: int, settings: RunSettings, key: PRNGKeyArray
-) -> dict[str, Json]:
+def _manifest(cells: Mapping[str, Cell], settings: Mapping[str, Json], key: PRNGKeyArray) -> dict[str, Json]:
     # Each variant once; dict keeps the order of the grid.
     variants = {
-        "agents": dict.fromkeys(cell.agent for cell in cells),
-        "envs": dict.fromkeys(cell.env for cell in cells),
-        "priors": dict.fromkeys(cell.prior for cell in cells if cell.prior is not None),
+        "agents": dict.fromkeys(cell.agent for cell in cells.values()),
+        "envs": dict.fromkeys(cell.env for cell in cells.values()),
+        "priors": dict.fromkeys(cell.prior for cell in cells.values() if cell.prior is not None),
     }
-    configuration: dict[str, Json] = {
-        kind: [variant.description for variant in variants_of_kind] for kind, variants_of_kind in variants.items()
-    }
-    keys = {(cell.env, cell.block): cell for cell in cells}
-    words = {cell_name: describe_key(cell.key(key))["words"] for cell_name, cell in keys.items()}
-    entries: list[Json] = [
+    configuration = {kind: [variant.description for variant in of_kind] for kind, of_kind in variants.items()}
+    keys = {(cell.env, cell.block): cell for cell in cells.values()}
+    words = {place: describe_key(cell.key(key))["words"] for place, cell in keys.items()}
+    entries = [
         {
             "file": name,
             "description": cell.description,
             "coordinates": cell.coordinates,
             "key": words[cell.env, cell.block],
         }
-        for name, cell in zip(names, cells, strict=True)
+        for name, cell in cells.items()
     ]
-    configuration |= {"num_cells": len(cells), "num_blocks": num_blocks, **settings.description}
-    return {"configuration": configuration, "versions": versions(), "key": describe_key(key), "cells": entries}
-
-
-def _remaining_tasks(folder: SweepFolder, cells: Sequence[Cell], names: Sequence[str], key: PRNGKeyArray) -> list[Task]:
-    return [
-        Task(name, (cell, key))
-        for name, cell in zip(names, cells, strict=True)
-        if not folder.is_finished(name, cell.description)
-    ]
+    versions_and_key = {"versions": versions(), "key": describe_key(key)}
+    return {"configuration": {**configuration, **settings}, **versions_and_key, "cells": entries}
 
 
 def _collect(folder: SweepFolder, names: Sequence[str]) -> "xr.Dataset":
@@ -310,5 +256,5 @@ def _collect(folder: SweepFolder, names: Sequence[str]) -> "xr.Dataset":
         raise ValueError(f"all of the {len(names)} cells failed, the first: {first}")
     for name, error in failed.items():
         _LOG.warning("cell %s failed: %s", name, error)
-    patiently(lambda: save_result(result, folder.results))
+    patiently(lambda: save_result(result, folder.folder / RESULTS))
     return result

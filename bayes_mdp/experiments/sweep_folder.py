@@ -63,11 +63,6 @@ class SweepFolder:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    @property
-    def results(self) -> Path:
-        """Where the Dataset is written."""
-        return self.folder / RESULTS
-
     # ------------------------------------------------------------------------------------------------ manifest
     def read_manifest(self) -> dict[str, Json]:
         """What `begin` and `finish` wrote.
@@ -96,26 +91,8 @@ class SweepFolder:
             before, now = ({name: manifest_of[name] for name in _IDENTITY} for manifest_of in (stored, expected))
             refuse_another(before, now, self.folder, "another sweep")
             return
-        self.refuse_other_files()
         (self.folder / CELLS).mkdir(exist_ok=True)
         patiently(lambda: write_json(place, expected))
-
-    def refuse_other_files(self) -> None:
-        """A folder that holds no sweep holds nothing else.
-
-        Raises:
-            ValueError: it does.
-        """
-        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        if MANIFEST in names:
-            return
-        # Where there are no locks, another process may be writing the same manifest just now.
-        strange = sorted(name for name in names if not name.startswith(".") and name not in (LOCK, CELLS))
-        if strange:
-            raise ValueError(
-                f"path is {str(self.folder)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "
-                "empty folder, or that of a sweep"
-            )
 
     def finish(self, checksums: Mapping[str, str], failed: Mapping[str, str]) -> None:
         """Note in the manifest that the sweep is over: checksums of the finished cells, sentences of the failed."""
@@ -145,33 +122,25 @@ class SweepFolder:
         """Write why a cell failed."""
         patiently(lambda: write_json(self.failure_path(name), {"error": error, "attempts": attempts}))
 
-    def read(self, name: str, description: Mapping[str, Json]) -> Values:
-        """The arrays of a finished cell.
-
-        Raises:
-            ValueError: the file is altered, or of another cell. FileNotFoundError: there is none.
-        """
+    def read(self, name: str, description: Mapping[str, Json]) -> Values | None:
+        """The arrays of a finished cell; None: there is none. Of a damaged file a warning is logged."""
         place = self.cell_path(name)
-        values = read_arrays(place, _EXPECTED_CELL)
+        try:
+            values = read_arrays(place, _EXPECTED_CELL)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            _LOG.warning("%s; the cell is run again", error)
+            return None
         cell = values.pop(_CELL, None)
         if cell is None or json.loads(str(cell)) != json.loads(json.dumps(dict(description))):
-            raise ValueError(f"path is {str(place)!r}, which holds another cell, expected {_EXPECTED_CELL}")
+            _LOG.warning("path is %r, which holds another cell; the cell is run again", str(place))
+            return None
         return values
 
     def checksum(self, name: str) -> str:
         """Of the file of a finished cell."""
         return check_checksum(self.cell_path(name), _EXPECTED_CELL)
-
-    def is_finished(self, name: str, description: Mapping[str, Json]) -> bool:
-        """Whether a cell is there, whole; of a damaged file a warning is logged."""
-        if not self.cell_path(name).exists():
-            return False
-        try:
-            self.read(name, description)
-        except ValueError as error:
-            _LOG.warning("%s; the cell is run again", error)
-            return False
-        return True
 
     def failure(self, name: str) -> str:
         """Why a cell failed; empty: it did not, as far as is known."""
@@ -237,7 +206,14 @@ def make_folder(path: str | Path) -> SweepFolder:
         TypeError: no path.
     """
     place = check_folder(path)
-    SweepFolder(place).refuse_other_files()
+    names = [file.name for file in place.iterdir()] if place.is_dir() else []
+    # Where there are no locks, another process may be writing the same manifest just now.
+    strange = sorted(name for name in names if not name.startswith(".") and name not in (LOCK, CELLS))
+    if strange and MANIFEST not in names:
+        raise ValueError(
+            f"path is {str(path)!r}, which holds {strange[0]!r} and no {MANIFEST}, expected a new or an "
+            "empty folder, or that of a sweep"
+        )
     place.mkdir(parents=True, exist_ok=True)
     return SweepFolder(place)
 
@@ -357,10 +333,7 @@ def load_sweep(path: str | os.PathLike[str]) -> "xr.Dataset":
     folder = _folder(path)
     manifest = folder.read_manifest()
     cells = manifest["cells"]
-    values: list[Values | None] = []
-    for cell in cells:
-        is_finished = folder.is_finished(cell["file"], cell["description"])
-        values.append(folder.read(cell["file"], cell["description"]) if is_finished else None)
+    values = [folder.read(cell["file"], cell["description"]) for cell in cells]
     errors = [
         folder.failure(cell["file"]) if cell_values is None else ""
         for cell, cell_values in zip(cells, values, strict=True)

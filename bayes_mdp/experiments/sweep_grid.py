@@ -9,7 +9,6 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from inspect import Parameter, signature
 from itertools import product
 from pathlib import Path
@@ -22,7 +21,7 @@ from jaxtyping import PRNGKeyArray
 from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import ENVS, SIMULATED
 from bayes_mdp.experiments.describe import Json, describe
-from bayes_mdp.experiments.registry_names import find_environment, find_prior
+from bayes_mdp.experiments.registry_names import find_environment, find_prior, import_function
 from bayes_mdp.experiments.run_config import SweepOptions, check_agent
 from bayes_mdp.mdp import (
     Agent,
@@ -49,6 +48,7 @@ PartsLike: TypeAlias = Mapping[str, Arguments | Part] | Iterable[str] | str
 """By name: arguments of the factory of that name, or the object itself; or names alone."""
 
 MAX_CELLS = 100_000
+_EXPECTED = "a function or a class"
 _FACTORIES: dict[str, Mapping[str, Callable[..., Any]]] = {
     "agents": AGENTS,
     "envs": {**ENVS, **SIMULATED},
@@ -88,7 +88,7 @@ class Variant:
         # What comes with the package is known by its version, a function of the user by its code.
         if self.name in _FACTORIES[self.kind] or (self.kind != "priors" and _factory(self.kind, self.name) is None):
             return entry
-        return entry | {"factory": describe(_import_object(self.kind, self.name), self.name)}
+        return entry | {"factory": describe(import_function(self.kind, self.name, _EXPECTED), self.name)}
 
     def build(self) -> Any:
         """The agent, the environment or the prior.
@@ -283,22 +283,9 @@ def _factory(kind: str, name: str) -> Callable[..., Any] | None:
     if kind == "envs" and ("-v" in name or name.partition(":")[0] in known):
         return None
     if ":" in name:
-        return _import_object(kind, name)
+        return import_function(kind, name, _EXPECTED)
     check_name(kind, name, known, ", or MODULE:FUNCTION")
     return None
-
-
-def _import_object(kind: str, name: str) -> Callable[..., Any]:
-    if kind == "priors":
-        return find_prior(name)
-    module, _, function = name.partition(":")
-    try:
-        factory = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{kind} is {name!r}, expected MODULE:FUNCTION that can be imported ({error})") from error
-    if not callable(factory):
-        raise ValueError(f"{kind} is {name!r}, {described(factory)}, expected a function or a class")
-    return factory
 
 
 def _check_arguments(where: str, factory: Callable[..., Any], arguments: Mapping[str, Argument]) -> None:
@@ -306,18 +293,7 @@ def _check_arguments(where: str, factory: Callable[..., Any], arguments: Mapping
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in arguments:
-        if name not in parameters:
-            known = list(parameters)
-            check_name(f"an argument of {where}", name, known)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is Parameter.empty
-        and name not in arguments
-        and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    ]
-    if missing:
-        raise ValueError(f"{where} is without {missing[0]}, expected a value for it")
+        check_name(f"an argument of {where}", name, list(parameters))
 
 
 def _build_agent(variant: Variant) -> Agent:
