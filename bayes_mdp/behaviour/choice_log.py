@@ -18,7 +18,7 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.tables import Dialect, Faults, Table, open_table
-from bayes_mdp.utils.messages import ends_with_page
+from bayes_mdp.utils.messages import ends_with_page, warn_user
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -351,6 +351,29 @@ def _states(
     return seen, following, names
 
 
+def _warn_of_gaps(table: Table, order: np.ndarray, later: np.ndarray) -> None:
+    """One warning where trials are missing between two rows of a person: what was learnt from them is not known.
+
+    Args:
+        table: with trials.
+        order: its rows by person, then by trial.
+        later: by how much the trial of each of them is after the one before; 0: a person's first.
+    """
+    steps = later[later > 0]
+    gaps = np.flatnonzero(later > steps.min()) if len(steps) else steps
+    if not len(gaps):
+        return
+    trials, subject = table.values("trial"), table.values("subject")
+    assert trials is not None and subject is not None  # they have columns
+    before, after = order[gaps[0] - 1], order[gaps[0]]
+    more = f", and {len(gaps) - 1} more such {'gaps' if len(gaps) > 2 else 'gap'}" if len(gaps) > 1 else ""
+    where = f"subject {subject[after]!r} has no trial between {trials[before]} and {trials[after]}{more}"
+    warn_user(
+        f"{table.name}: {where}: it is taken that nothing was learnt in between. Keep the rows of trials whose outcome "
+        'was seen (a choice that was missed: an empty action, and missing="ignore")'
+    )
+
+
 def _places(table: Table, person: np.ndarray, trial: np.ndarray | None) -> np.ndarray:
     """The place of every row in the history of its person."""
     number = np.arange(len(person)) if trial is None else trial
@@ -358,9 +381,11 @@ def _places(table: Table, person: np.ndarray, trial: np.ndarray | None) -> np.nd
     order = np.lexsort((np.arange(len(person)), number, person))
     first = np.append(True, np.diff(person[order]) != 0)
     if trial is not None:
-        repeated = first_index(~first & np.append(False, np.diff(number[order]) == 0))
+        later = np.where(first, 0, np.diff(number[order], prepend=0))  # than the row before, of one person
+        repeated = first_index(~first & (later == 0))
         if repeated is not None:
             table.fail(int(order[repeated[0]]), "trial", "each trial of a subject once")
+        _warn_of_gaps(table, order, later)
     # Place = rank in the sorted order minus the rank of the person's first row.
     start = np.flatnonzero(first)
     place = np.empty(len(person), int)

@@ -60,6 +60,22 @@ def test_missed_choices_are_an_error_or_left_out():
     assert np.asarray(log.observed).tolist() == [[False, True, True], [True, False, False]]
 
 
+def test_trials_that_are_not_there_are_warned_of():
+    rows = pd.DataFrame(
+        {"id": ["a"] * 4 + ["b"] * 4, "t": [1, 2, 4, 5, 9, 3, 2, 1], "move": ["l", "r"] * 4, "paid": 1.0}
+    )
+    said = "the DataFrame: subject 'a' has no trial between 2 and 4, and 1 more such gap: it is taken that nothing"
+    with pytest.warns(UserWarning, match=said):
+        read_choices(rows, **COLUMNS, trial="t")
+    with pytest.warns(UserWarning, match="subject 'b' has no trial between 3 and 9: it"):
+        read_choices(rows[4:], **COLUMNS, trial="t")
+    # Numbers that are evenly spaced, wherever they begin, have no gap; nor has a missed choice whose row is there.
+    read_choices(rows.assign(t=[10, 20, 30, 40, 110, 100, 90, 80]), **COLUMNS, trial="t")
+    read_choices(rows[3:5], **COLUMNS, trial="t")
+    missed = rows.assign(t=[1, 2, 3, 4] * 2, move=["l", None] * 4)
+    assert read_choices(missed, **COLUMNS, trial="t", missing="ignore").num_choices == 4
+
+
 def test_wrong_columns_name_column_row_and_subject():
     with pytest.raises(ValueError, match="subject is column 'who', which the DataFrame has not"):
         read_choices(frame(), **COLUMNS | {"subject": "who"})
