@@ -606,12 +606,12 @@ class Mixture(MixturePosterior):
         Args:
             key: of the draws.
         """
-        rows = np.asarray(self.components.transition_probs.prior, np.float64).reshape(self.num_components, -1)
+        rows = np.asarray(self.components.transition_probs.prior).reshape(self.num_components, -1)
         rewards = self.components.reward_cells
 
         # Rows [K, M K'] laid flat: element is a place in a component's flattened site rows.
         def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
-            return rows[k[:, None], element]
+            return rows[k[:, None], element].astype(np.float64, copy=False)
 
         def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
             assert isinstance(rewards, RewardCells)

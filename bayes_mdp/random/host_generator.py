@@ -16,10 +16,6 @@ SMALL = 0.1
 """Concentration below which all gamma variables of a row may be zero in float64 (at 0.1 with probability 1e-30)."""
 
 
-WIDE, LOWEST = 128, 64.0
-"""Outcomes from which on a row may be drawn by `few_gammas`, and the logarithm down to which it draws."""
-
-
 class ElementStreams:
     """Random numbers of N elements, one generator each, seeded by a key, a purpose and the number of the element.
 
@@ -30,12 +26,15 @@ class ElementStreams:
         key: JAX's, typed or raw.
         purpose: draws for different purposes are independent.
         elements: the numbers of the elements.
+
+    Attributes:
+        generators: of the elements, for numbers that no method makes.
     """
 
     def __init__(self, key: PRNGKeyArray, purpose: int, elements: Int[np.ndarray, " N"]) -> None:
         self._words = np.asarray(jax.random.key_data(key)).ravel().tolist()
         self._purpose, self._elements = purpose, elements.tolist()
-        self._generators = [self._generator(number) for number in self._elements]
+        self.generators = [self._generator(number) for number in self._elements]
 
     def _generator(self, *path: int) -> np.random.Generator:
         seed = np.random.SeedSequence(self._words, spawn_key=(self._purpose, *path))
@@ -48,19 +47,19 @@ class ElementStreams:
 
     def uniforms(self, num: int) -> Float[np.ndarray, "num N"]:
         """The next `num` numbers from [0, 1) of each element."""
-        return self._stack(num, [generator.random(num) for generator in self._generators])
+        return self._stack(num, [generator.random(num) for generator in self.generators])
 
     def normals(self, num: int, width: int | None = None) -> Float[np.ndarray, "num N *width"]:
         """The next `num` standard normal numbers of each element; `width`: of each so many."""
         size = num if width is None else (num, width)
-        return self._stack(num, [generator.standard_normal(size) for generator in self._generators])
+        return self._stack(num, [generator.standard_normal(size) for generator in self.generators])
 
     def log_gammas(self, num: int, concentration: Float[np.ndarray, "*num N"]) -> Float[np.ndarray, "num N"]:
         """Logarithms of the next `num` standard gamma variables of each element, however small `concentration` is.
 
         It may differ from draw to draw.
         """
-        pairs = zip(self._generators, self._boosts, strict=True)
+        pairs = zip(self.generators, self._boosts, strict=True)
         columns = [log_gammas(*generators, concentration[..., n], (num,)) for n, generators in enumerate(pairs)]
         return self._stack(num, columns)
 
@@ -70,7 +69,6 @@ class ElementStreams:
         concentration: Float[np.ndarray, "*num E"],
         first: Int[np.ndarray, " N1"],
         small: Bool[np.ndarray, " N"],
-        sparse: Bool[np.ndarray, " N"] | None = None,
     ) -> Float[np.ndarray, "num E"]:
         """The next `num` Dirichlet rows of each element, one row beside the other.
 
@@ -79,19 +77,16 @@ class ElementStreams:
             concentration: not negative; it may differ from draw to draw.
             first: [N + 1], where the row of each element begins, and E.
             small: rows of which all concentrations may be below `SMALL`: they are drawn by logarithms.
-            sparse: rows of which most are near zero beside a large one, see `few_gammas`; None: no row is.
         """
         rows, width = np.empty((num, concentration.shape[-1])), np.diff(first)
         regular = bool((width == width[:1]).all())
-        for n, generator in enumerate(self._generators):
+        for n, generator in enumerate(self.generators):
             columns = slice(first[n], first[n + 1])
             alpha, size = concentration[..., columns], (num, int(width[n]))
             if small[n]:
                 # By logarithms less their largest, which is never lost.
                 logs = log_gammas(generator, self._boosts[n], alpha, size)
                 gammas = np.exp(logs - logs.max(-1, keepdims=True))
-            elif sparse is not None and sparse[n]:
-                gammas = few_gammas(generator, self._boosts[n], alpha, size)
             else:
                 gammas = generator.standard_gamma(alpha, size)
             # Divided while they are in the cache. (A sum along an axis and one of a segment differ in rounding.)
@@ -102,29 +97,6 @@ class ElementStreams:
     @staticmethod
     def _stack(num: int, columns: list[np.ndarray]) -> np.ndarray:
         return np.stack(columns, 1) if columns else np.empty((num, 0))
-
-
-def few_gammas(
-    generator: np.random.Generator,
-    boost: np.random.Generator,
-    concentration: Float[np.ndarray, "..."],
-    size: tuple[int, ...],
-) -> Float[np.ndarray, "..."]:
-    """Gamma variables of which those below e^-60 or so are zero: beside one of concentration 1 no sum has their digits.
-
-    Gamma(a) is Gamma(a + 1) U^(1/a), and the first factor is above e^4 with probability e^-50: where U^(1/a) is below
-    e^-64 it need not be drawn. Of 500 outcomes with a = 1e-3 that leaves about 30.
-
-    Args:
-        generator, boost, concentration, size: as in `log_gammas`; in each row one concentration is 1 or more.
-    """
-    uniform = boost.random(size)
-    # 1 - U is as good as U, and log1p(-U) is never infinite.
-    few = np.flatnonzero(uniform < -np.expm1(-LOWEST * concentration))
-    alpha = concentration[few % size[-1]] if concentration.ndim == 1 else concentration.ravel()[few]
-    values = np.zeros(size)
-    values.ravel()[few] = generator.standard_gamma(alpha + 1.0) * np.exp(np.log1p(-uniform.ravel()[few]) / alpha)
-    return values
 
 
 def log_gammas(

@@ -207,6 +207,46 @@ def test_rows_of_tiny_concentrations_sum_to_one():
     assert np.abs(largest.mean(0) - 1 / S).max() < 6.5 * (2 / 9 / len(largest)) ** 0.5
 
 
+def wide_coin(space):
+    """A mixture: rows of few likely outcomes, or of many; some outcomes are likelier."""
+    many = numpyro.sample("many", dist.Bernoulli(0.3))
+    weights = jnp.resize(jnp.array([0.5, 1.5, 1.0]), (space.n_outcomes,))
+    return bm.models.MDPSpec(rows(space, (0.004 + 0.6 * many) * weights), reward=jnp.ones(space.shape))
+
+
+WIDE = {"one": (bm.models.dirichlet_normal(0.004), 1.0), "mixture": (wide_coin, np.resize([0.5, 1.5, 1.0], 140))}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_rows_have_the_moments_of_dirichlet_rows_and_are_the_same_in_any_blocks(name):
+    """140 outcomes of which few are likely, with data and without: means and squares within 6.5 standard errors."""
+    prior, weights = WIDE[name]
+    space = bm.StateActionSpace(140, 1)
+    seen = bm.Transitions([3] * 6, [0] * 6, [0.0] * 6, [5, 5, 9, 40, 40, 40]) if name == "one" else None
+    posterior = bm.infer(KEY, prior, seen, space=space)
+    needed = np.zeros(space.shape, bool)
+    needed[[3, 4]] = True
+    draws = pair_draws(KEY, posterior, needed)
+    probs = draws.draw(NUM).probs
+    np.testing.assert_allclose(draws.rows.sums(probs), 1.0)
+    assert (probs == 0).mean() > 0.5
+    counts = np.zeros((2, 140))
+    np.add.at(counts[0], [] if seen is None else np.asarray(seen.next_state), 1.0)
+    mean = square = 0.0
+    for share, concentration in ((1.0, 0.004),) if name == "one" else ((0.7, 0.004), (0.3, 0.604)):
+        alpha = counts + concentration * weights
+        total, groups = alpha.sum(-1)[:, None], alpha.reshape(2, 5, 28).sum(-1)
+        mean += share * groups / total
+        square += share * (alpha * (alpha + 1)).sum(-1) / (total * (total + 1))[:, 0]
+    table = probs.reshape(NUM, 2, 140)
+    # Squares of all outcomes together tell how few are likely; single ones are too seldom for a normal error.
+    for values, expected in ((table.reshape(NUM, 2, 5, 28).sum(-1), mean), ((table**2).sum(-1), square)):
+        assert (np.abs(values.mean(0) - expected) <= 6.5 * values.std(0) / NUM**0.5).all()
+    few = pair_draws(KEY, posterior, needed & (np.arange(140) == 4)[:, None])
+    again = np.concatenate([few.draw(n).probs for n in (1, 30, 9)])
+    np.testing.assert_array_equal(again, probs[:40, 140:])
+
+
 def test_weights_of_zero_are_never_chosen():
     choose = draw_by_weight(KEY, np.array([0.0, 0.5, 0.0, 0.5, 0.0]))
     index = choose(20_000)

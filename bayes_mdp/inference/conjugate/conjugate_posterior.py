@@ -48,7 +48,8 @@ from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
-from bayes_mdp.random.host_generator import SMALL, WIDE, ElementStreams
+from bayes_mdp.random.host_generator import SMALL, ElementStreams
+from bayes_mdp.random.wide_dirichlet import WideRows, suits_jumps
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
@@ -113,7 +114,7 @@ def merge_sources(parts: Sequence[Digests | None], *, allow_duplicates: bool) ->
 
 Pairs = Float[AnyArray, "*H S A"]
 BLOCK = 2**21  # concentrations of components that are held at once
-ROWS = 1
+ROWS, WIDE_ROWS = 1, 16
 """Purpose of the random numbers of rows (see `ElementStreams`)."""
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
@@ -1123,28 +1124,16 @@ def _rows(
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = largest > 0, np.full(largest.shape, -1)
     position[taken] = np.arange(taken.sum())
-    drawn_first = np.concatenate([[0], np.cumsum(taken.sum(-1))])
     chosen = inside[pair, outcome]
     source = np.zeros(len(pair), int)
     source[chosen] = position[slot[pair[chosen]], column[pair[chosen], outcome[chosen]]]
     fixed = None if known is None else known[pair, outcome]
     # Where every pair has a row of its own in order, the draws are the answer: no gather.
     in_order = fixed is None and len(source) == taken.sum() and bool((source == np.arange(len(source))).all())
-    streams = ElementStreams(key, ROWS, used)
-    # By the belief, not by a draw: which numbers a row is made from must not depend on blocks.
-    small = np.where(taken, concentration, 0.0).max(-1) < SMALL
-    # Of a wide row with data most outcomes are as good as impossible: theirs is most of the work.
-    low = np.where(taken, concentration, np.inf).min(-1)
-    sparse = (concentration.shape[1] >= WIDE) & (concentration.max(-1) >= 1.0) & (low < 1.0 / WIDE)
-    alpha, flat = concentration[taken], elements[taken]
-    counts = None if components is None else _counts(belief, used)[taken]
+    draw_sites = _site_rows(key, belief, used, taken, concentration, elements, components)
 
     def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N E"]:
-        row_alpha = alpha
-        if components is not None and component is not None:
-            # Posterior concentrations of each component: its prior plus the common counts.
-            row_alpha = components.row_prior(component, flat) + counts
-        drawn = streams.dirichlets(num, row_alpha, drawn_first, small, sparse)
+        drawn = draw_sites(num, component)
         if in_order:
             return drawn
         if fixed is None:
@@ -1155,6 +1144,65 @@ def _rows(
         return filled
 
     return rows, draw
+
+
+def _site_rows(
+    key: PRNGKeyArray,
+    belief: DirichletRows,
+    used: Int[np.ndarray, " R"],
+    taken: Bool[np.ndarray, "R K"],
+    least: Float[np.ndarray, "R K"],
+    elements: Int[np.ndarray, "R K"],
+    components: Components | None,
+) -> Callable[[int, Int[np.ndarray, " N"] | None], Float[np.ndarray, "N U"]]:
+    """(number, components) -> draws of the possible elements of some site rows, one row beside the other.
+
+    Args:
+        key, belief, components: of the draws.
+        used: the site rows.
+        taken: which of their elements are possible.
+        least: least concentrations after data.
+        elements: numbers of the elements.
+    """
+    width, counts = taken.sum(-1), np.where(taken, _counts(belief, used), 0.0)
+    least = np.where(taken, least, 0.0)
+    # By the belief, not by a draw: which numbers a row is made from must not depend on blocks.
+    wide = suits_jumps(width, (least - counts).sum(-1), counts)
+    small = least.max(-1) < SMALL
+    is_wide, flat = np.repeat(wide, width), elements[taken]
+    flat_counts, flat_least = counts[taken], least[taken]
+
+    def prior(component: Int[np.ndarray, " N"], chosen: Bool[np.ndarray, " U"]) -> Float[np.ndarray, "N F"]:
+        if components is None:
+            return np.asarray(belief.prior, np.float64).reshape(1, -1)[:, flat[chosen]]
+        return components.row_prior(component, flat[chosen])
+
+    def first(rows: Bool[np.ndarray, " R"]) -> Int[np.ndarray, " R1"]:
+        return np.concatenate([[0], np.cumsum(width[rows])])
+
+    streams, first_plain = ElementStreams(key, ROWS, used[~wide]), first(~wide)
+    by_jumps = WideRows(
+        key, WIDE_ROWS, used[wide], first(wide), flat_counts[is_wide], lambda k: prior(np.array([k]), is_wide)[0]
+    )
+
+    def draw_plain(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N F"]:
+        alpha = flat_least[~is_wide]
+        if component is not None:
+            # Posterior concentrations of each component: its prior plus the common counts.
+            alpha = prior(component, ~is_wide) + flat_counts[~is_wide]
+        return streams.dirichlets(num, alpha, first_plain, small[~wide])
+
+    def draw(num: int, component: Int[np.ndarray, " N"] | None) -> Float[np.ndarray, "N U"]:
+        if not wide.any():
+            return draw_plain(num, component)
+        likely = by_jumps.draw(np.zeros(num, int) if component is None else component)
+        if wide.all():
+            return likely
+        drawn = np.empty((num, len(flat)))
+        drawn[:, is_wide], drawn[:, ~is_wide] = likely, draw_plain(num, component)
+        return drawn
+
+    return draw
 
 
 def _counts(belief: DirichletRows, used: Int[np.ndarray, " R"]) -> Float[np.ndarray, "R K"]:
