@@ -604,7 +604,8 @@ def _column(
     numeric = not categories and cells.dtype.kind in "iufb"
     if not numeric and not categories and not labelled:
         converted: Any = pd.to_numeric(cells, errors="coerce")
-        numeric = bool(converted.notna().all()) if cells.dtype.kind != "b" else True
+        # Not `notna`: in columns of pyarrow nan is a number.
+        numeric = not np.isnan(converted.to_numpy(np.float64, na_value=np.nan)).any() or cells.dtype.kind == "b"
         cells = converted if numeric else cells
     if not labelled and numeric:
         values = as_real(f"{source}: column {name!r}", cells.to_numpy()).astype(np.float64)

@@ -65,6 +65,20 @@ def test_text_files_are_read_like_frames(tmp_path):
     assert one.covariates.index.tolist() == other.covariates.index.tolist()
 
 
+@pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable"])
+def test_columns_of_every_backend_of_pandas_are_the_same_log(backend, tmp_path):
+    pytest.importorskip("pyarrow")
+    table().to_csv(tmp_path / "log.csv", index=False)
+    frame = pd.read_csv(tmp_path / "log.csv", dtype_backend=backend)
+    plain, other = log_of(table()), log_of(frame)
+    assert other.covariates.contexts.labels == plain.covariates.contexts.labels
+    assert [c.levels for c in other.covariates.contexts.columns] == [None, ("f", "m"), ("x", "y", "z")]
+    assert other.covariates.index.tolist() == plain.covariates.index.tolist()
+    # Numbers that are text are numbers, whatever the text is.
+    text = frame.assign(age=frame["age"].astype(str).astype(frame["sex"].dtype))
+    assert log_of(text).covariates.contexts.labels == plain.covariates.contexts.labels
+
+
 def test_the_order_of_rows_and_of_categories_changes_no_counts():
     frame = table()
     space = bm.StateActionSpace.from_log(log_of(frame))

@@ -84,7 +84,9 @@ class StepGap(NamedTuple):
         expected = f"{self.expected}, the step after that of row {self.before + 1} of its episode"
         if self.found == self.expected - 1:
             expected = REPEATED.format(self.before + 1)
-        cut = "" if self.found < self.expected else " (gaps='cut' ends a run there; in the shell --gaps cut)"
+        cut = " (gaps='cut' ends a run there; in the shell --gaps cut)" if self.found > self.expected else ""
+        if self.found < self.expected - 1:
+            cut = " (rows of an episode are in order of step: sort them)"
         step_words = repr(self.found)
         if table.raw is not None and not table.first:
             cell = table.raw[table.columns["step"]].iloc[self.row]
@@ -413,6 +415,8 @@ def _dates(column: Any, formats: Sequence[str]) -> Any:
 
     if column.dtype.kind == "M":
         return column
+    if isinstance(column.dtype, pd.ArrowDtype):  # its days are dates of Python, its text is text
+        column = column.astype(object)
     if column.dtype.kind != "O" or pd.api.types.infer_dtype(column, skipna=True) not in _KINDS_OF_DATES:
         return None
     for form in formats:

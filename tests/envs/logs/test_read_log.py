@@ -411,3 +411,41 @@ def test_state_and_next_state_of_one_column_are_refused(read):
     frame = pd.DataFrame({"s": ["a", "b"], "a": ["x", "y"]})
     with pytest.raises(ValueError, match="state and next_state are both column 's', expected two columns"):
         read(frame, state="s", action="a", next_state="s")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_columns_of_every_backend_of_pandas_are_the_same_log(seed, tmp_path):
+    """Labels, dates, flags, gaps and missing rewards in NumPy's columns, in nullable ones and in those of pyarrow."""
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, rng.integers(2, 8))
+    size, episode = lengths.sum(), np.repeat(np.arange(len(lengths)), lengths)
+    step = np.concatenate([np.arange(n) for n in lengths])
+    state = rng.integers(1, 5, size)
+    frame = pd.DataFrame(
+        {
+            "e": episode,
+            "s": [state, state + 0.5, np.char.add("s", state.astype(str))][seed % 3],
+            "a": rng.choice(["x", "y"], size),
+            "r": np.where(rng.random(size) < 0.2, np.nan, rng.normal(size=size).round(2)),
+            "end": np.append(np.diff(episode) != 0, True) & (rng.random(size) < 0.7),
+            "t": pd.Timestamp("2021-03-01") + pd.to_timedelta(step, "D") if seed % 2 else step,
+        }
+    )
+    options: Any = {"state": "s", "action": "a", "reward": "r", "terminated": "end", "episode": "e", "step": "t"}
+    options |= {"missing_reward": "ignore", "every": "1D" if seed % 2 else None}
+    if seed % 4 > 1:
+        frame["s"] = frame["s"].astype(object).where(rng.random(size) > 0.1, None)
+        options["missing_state"] = "gap"
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    expected = read_log(frame, **options)
+    for other in (
+        pd.read_csv(tmp_path / "log.csv", dtype_backend="pyarrow"),
+        pd.read_csv(tmp_path / "log.csv", dtype_backend="numpy_nullable"),
+        frame.convert_dtypes(dtype_backend="pyarrow"),
+    ):
+        log = read_log(other, **options)
+        assert (log.states, log.actions) == (expected.states, expected.actions)
+        for name in ("state", "action", "reward", "next_state", "terminated", "step", "reward_observed"):
+            one, two = getattr(log.transitions, name), getattr(expected.transitions, name)
+            np.testing.assert_array_equal(one, two, err_msg=name)
