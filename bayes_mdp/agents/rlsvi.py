@@ -14,14 +14,21 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.mean_model import check_above_zero, check_inside
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
-from bayes_mdp.utils.validation import as_floats, check_count, check_finite, check_shape, if_given, is_concrete
+from bayes_mdp.utils.validation import (
+    as_floats,
+    check_count,
+    check_finite,
+    check_inside,
+    check_positive,
+    check_shape,
+    if_given,
+)
 
 
 class RegressionData(eqx.Module):
@@ -131,7 +138,7 @@ class RLSVI(eqx.Module):
 
     def __check_init__(self) -> None:
         for name in ("noise", "regularization"):
-            check_above_zero(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> RegressionData:
         """No data.
@@ -310,7 +317,7 @@ class LMCLSVI(eqx.Module):
 
     def __check_init__(self) -> None:
         for name in ("inverse_temperature", "regularization", "max_reward"):
-            check_above_zero(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         check_inside("step_size", self.step_size)
         if self.num_steps is not None:
             check_count("num_steps", self.num_steps)
@@ -318,8 +325,7 @@ class LMCLSVI(eqx.Module):
             if self.features.ndim != 3 or 0 in self.features.shape:
                 expected = "[state, action, feature] with at least one of each"
                 raise ValueError(f"features has shape {self.features.shape}, expected {expected}")
-            if is_concrete(self.features):
-                check_finite("features", self.features)
+            check_finite("features", self.features)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> LangevinState:
         """No data, all weights zero.

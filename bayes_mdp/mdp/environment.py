@@ -203,8 +203,7 @@ class NormalReward(eqx.Module):
 
     def __check_init__(self) -> None:
         check_bool("by_outcome", self.by_outcome)
-        if is_concrete(self.mean):
-            check_finite("mean", self.mean)
+        check_finite("mean", self.mean)
         if self.scale is not None:
             check_not_negative("scale", self.scale)
             if np.shape(self.scale) not in ((), np.shape(self.mean)):

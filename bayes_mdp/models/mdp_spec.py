@@ -183,8 +183,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
     else:
         # Refuses a shape that fits two readings.
         known_by_outcome(jnp.shape(spec.reward), space)
-        if is_concrete(spec.reward):
-            check_finite("reward", spec.reward)
+        check_finite("reward", spec.reward)
 
 
 def _check_types(spec: object, space: object) -> None:

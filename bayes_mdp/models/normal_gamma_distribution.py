@@ -105,8 +105,7 @@ class NormalGamma(dist.Distribution):
     ) -> None:
         parameters = {"loc": loc, "pseudo_count": pseudo_count, "concentration": concentration, "rate": rate}
         for name, value in parameters.items():
-            if is_concrete(value):
-                (check_finite if name == "loc" else check_positive)(name, value)
+            (check_finite if name == "loc" else check_positive)(name, value)
         promoted: Any = promote_shapes(*parameters.values())
         # Arrays of one number of axes: NumPyro's flattening expects that.
         self.loc, self.pseudo_count, self.concentration, self.rate = promoted

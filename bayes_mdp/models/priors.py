@@ -270,8 +270,7 @@ def known_rewards(reward: ArrayLike, concentration: ArrayLike = 1.0) -> Prior:
     """
     _check_arguments(concentration, {}, "state_action")
     refuse_labels("reward", reward)
-    if is_concrete(reward):
-        check_finite("reward", reward)
+    check_finite("reward", reward)
 
     def program(space: StateActionSpace) -> MDPSpec:
         # No site: nothing of the rewards is unknown.
@@ -291,8 +290,7 @@ def _check_arguments(concentration: ArrayLike, hyperparameters: dict[str, ArrayL
     check_not_negative("concentration", concentration)
     for name, value in hyperparameters.items():
         refuse_labels(name, value)
-        if is_concrete(value):
-            (check_finite if name == "loc" else check_positive)(name, value)
+        (check_finite if name == "loc" else check_positive)(name, value)
 
 
 def _cells(hyperparameters: dict[str, ArrayLike], space: StateActionSpace, rewards_on: str) -> list[AnyArray]:

@@ -202,9 +202,8 @@ def as_indices(name: str, values: object, what: str) -> AnyArray:
 
 
 def check_finite(name: str, values: object) -> None:
-    """Every entry is a finite number."""
-    array = as_real(name, values)
-    require(~np.isfinite(array), name, array, "a finite number")
+    """Every entry, where it is concrete, is a finite number."""
+    check_that(name, values, np.isfinite, "a finite number")
 
 
 def check_positive(name: str, values: object) -> None:
@@ -238,6 +237,16 @@ def check_number(name: str, value: object, holds: Callable[[np.ndarray], ArrayLi
 def check_fraction(name: str, values: object) -> None:
     """Every entry, where it is concrete, lies in [0, 1]."""
     check_that(name, values, lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
+
+
+def check_inside(name: str, values: object) -> None:
+    """Every entry, where it is concrete, lies strictly between 0 and 1."""
+    check_that(name, values, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
+
+
+def check_whole(name: str, values: object) -> None:
+    """Every entry, where it is concrete, is a whole number of at least 1, of any type."""
+    check_that(name, values, lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x), "an integer of at least 1")
 
 
 def check_bool(name: str, value: object) -> None:

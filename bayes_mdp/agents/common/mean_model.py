@@ -24,7 +24,7 @@ from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
-from bayes_mdp.utils.validation import check_finite, check_positive, check_that, is_concrete
+from bayes_mdp.utils.validation import is_concrete
 
 Layer = Callable[[IntScalar, Float[Array, " S"]], Float[Array, "S A"]]
 """One backup: (step, values [S] of the next states) -> q [S A] of the step."""
@@ -153,50 +153,6 @@ def plan_for_rewards(
     changed = eqx.tree_at(lambda m: m.reward, mean, jnp.asarray(rewards(mean.reward), mean.reward.dtype))
     solution = solve(changed, objective, start=start)
     return solution.q, solution.policy, solution
-
-
-def check_inside(name: str, value: object) -> None:
-    """Refuse a number that is not strictly between 0 and 1, where it is concrete.
-
-    Args:
-        name: of the argument, for the message.
-        value: of the argument.
-
-    Raises:
-        ValueError: an entry is out of range.
-        TypeError: an entry is no number.
-    """
-    check_that(name, value, lambda x: (x > 0) & (x < 1), "a number between 0 and 1")
-
-
-def check_value(name: str, value: object) -> None:
-    """Refuse a number that is not finite, where it is concrete.
-
-    Args:
-        name: of the argument, for the message.
-        value: of the argument.
-
-    Raises:
-        ValueError: an entry is not finite.
-        TypeError: an entry is no number.
-    """
-    if is_concrete(value):
-        check_finite(name, value)
-
-
-def check_above_zero(name: str, value: object) -> None:
-    """Refuse a number that is not finite and greater than zero, where it is concrete.
-
-    Args:
-        name: of the argument, for the message.
-        value: of the argument.
-
-    Raises:
-        ValueError: an entry is out of range.
-        TypeError: an entry is no number.
-    """
-    if is_concrete(value):
-        check_positive(name, value)
 
 
 def warn_of_lost_optimism(name: str, value: RealLike, max_reward: float) -> None:

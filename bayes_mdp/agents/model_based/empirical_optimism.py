@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from bayes_mdp.agents.common.mean_model import check_above_zero, check_value, warn_of_lost_optimism
+from bayes_mdp.agents.common.mean_model import warn_of_lost_optimism
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy, lookup
 from bayes_mdp.agents.model_based.empirical_planning import (
@@ -39,7 +39,15 @@ from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import IntScalar, Scalar
-from bayes_mdp.utils.validation import check_bool, check_fraction, check_not_negative, check_that, check_type
+from bayes_mdp.utils.validation import (
+    check_bool,
+    check_finite,
+    check_fraction,
+    check_not_negative,
+    check_positive,
+    check_that,
+    check_type,
+)
 
 
 class ModelBased(eqx.Module):
@@ -185,7 +193,7 @@ class OptimisticModel(ModelBased):
     v_max: eqx.AbstractVar[float | Array]
 
     def __check_init__(self) -> None:
-        check_value("v_max", self.v_max)
+        check_finite("v_max", self.v_max)
 
     def check_optimism(self, max_reward: float) -> None:
         """Warn where optimism is lost: `v_max` below the largest reward of one step."""
@@ -339,7 +347,7 @@ class ExplorationReward(ModelBased):
 
     def __check_init__(self) -> None:
         check_not_negative("v_max", self.v_max)
-        check_above_zero("scale", self.scale)
+        check_positive("scale", self.scale)
         if self.explore_prob is not None:
             check_fraction("explore_prob", self.explore_prob)
         if self.bonus_discount is not None:
@@ -504,8 +512,7 @@ class E3(eqx.Module):
     def __check_init__(self) -> None:
         check_num_visits(self.num_visits)
         check_fraction("threshold", self.threshold)
-        whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
-        check_that("num_explore", self.num_explore, whole, "an integer of at least 1")
+        check_whole("num_explore", self.num_explore)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> E3State:
         """No data.

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bayes_mdp.agents.common.mean_model import check_inside
 from bayes_mdp.agents.model_based.empirical_optimism import OptimisticModel
 from bayes_mdp.agents.model_based.empirical_planning import (
     BellmanEquations,
@@ -25,7 +24,7 @@ from bayes_mdp.agents.model_based.empirical_planning import (
 )
 from bayes_mdp.planning.extended_mdp import L1Ball
 from bayes_mdp.utils.typing import Numbers, Scalar
-from bayes_mdp.utils.validation import check_count, check_not_negative, is_concrete
+from bayes_mdp.utils.validation import check_count, check_inside, check_not_negative, is_concrete
 
 
 def interval_bonus(stats: Stats, width: Scalar, v_max: Scalar) -> Float[Array, "*pairs"]:

@@ -32,7 +32,7 @@ from bayes_mdp.inference.value.student_t import (
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.planning.solution import best_action
 from bayes_mdp.utils.typing import IntScalar, RealLike, Scalar
-from bayes_mdp.utils.validation import check_finite, check_name, check_positive, check_that, is_concrete
+from bayes_mdp.utils.validation import check_finite, check_name, check_positive, check_that
 
 _UPDATES = {"mixture": mixture_update, "moment": moment_update}
 _CHOICES = ("thompson", "per_plan", "vpi", "greedy")
@@ -78,8 +78,7 @@ class BQL(eqx.Module):
         for name, words in (("update", tuple(_UPDATES)), ("choose", _CHOICES)):
             check_name(name, getattr(self, name), words)
         for name in ("loc", "pseudo_count", "concentration", "rate"):
-            if is_concrete(getattr(self, name)):
-                (check_finite if name == "loc" else check_positive)(name, getattr(self, name))
+            (check_finite if name == "loc" else check_positive)(name, getattr(self, name))
         # Moments of the normal-gamma law that the update or the policy needs exist from these concentrations on.
         least = max(1.0 if self.update == "moment" else 0.0, 0.5 if self.choose in ("vpi", "thompson") else 0.0)
         # The probabilities of "thompson" are right from 1/2 on, the worth of "vpi" is finite beyond 1/2.

@@ -15,12 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
 from bayes_mdp.agents.common.learner import episode_length, place_of
-from bayes_mdp.agents.common.mean_model import check_above_zero, check_inside
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.utils.typing import IntScalar, Numbers, Scalar
-from bayes_mdp.utils.validation import check_bool, check_count, check_not_negative, check_positive, is_concrete
+from bayes_mdp.utils.validation import (
+    check_bool,
+    check_count,
+    check_inside,
+    check_not_negative,
+    check_positive,
+)
 
 
 class OptimisticTable(eqx.Module):
@@ -87,7 +92,7 @@ class UCBH(eqx.Module):
     def __check_init__(self) -> None:
         check_not_negative("scale", self.scale)
         check_inside("delta", self.delta)
-        check_above_zero("max_reward", self.max_reward)
+        check_positive("max_reward", self.max_reward)
         if self.num_episodes is not None:
             check_count("num_episodes", self.num_episodes)
 
@@ -232,11 +237,10 @@ class RandQL(eqx.Module):
     def __check_init__(self) -> None:
         check_count("num_tables", self.num_tables)
         check_bool("sampled", self.sampled)
-        for name in ("inflation", "prior_transitions", "max_reward"):
-            value = getattr(self, name)
-            optional = name == "prior_transitions"
-            if not (optional and value is None) and is_concrete(value):
-                check_positive(name, value)
+        check_positive("inflation", self.inflation)
+        check_positive("max_reward", self.max_reward)
+        if self.prior_transitions is not None:
+            check_positive("prior_transitions", self.prior_transitions)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Ensemble:
         """Every value at its ceiling.

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of
-from bayes_mdp.agents.common.mean_model import MeanModel, check_above_zero, check_value, mean_model
+from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
@@ -21,7 +21,7 @@ from bayes_mdp.planning.policy_arrays import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.typing import RealScalar, Scalar
-from bayes_mdp.utils.validation import check_fraction
+from bayes_mdp.utils.validation import check_finite, check_fraction, check_positive
 
 _MOST_SWEEPS, _ROUNDINGS = 100_000, 8
 Carry = tuple[Float[Array, "S A"], Float[Array, ""], Int[Array, ""]]
@@ -105,9 +105,9 @@ class BoltzmannQ(TabularQ):
     falling_rate: float | Array | None = eqx.field(default=None, kw_only=True, metadata={UNDESCRIBED_DEFAULT: True})
 
     def __check_init__(self) -> None:
-        check_above_zero("temperature", self.temperature)
+        check_positive("temperature", self.temperature)
         check_fraction("learning_rate", self.learning_rate)
-        check_value("initial_q", self.initial_q)
+        check_finite("initial_q", self.initial_q)
         if self.falling_rate is not None:
             check_fraction("falling_rate", self.falling_rate)
 
@@ -174,7 +174,7 @@ class SoftQMean(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule)
 
     def __check_init__(self) -> None:
-        check_above_zero("temperature", self.temperature)
+        check_positive("temperature", self.temperature)
 
     def check_belief(self, belief: object) -> None:
         """Refuse a belief without a mean.

@@ -22,20 +22,17 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, move_towards, place_of, table_shape
-from bayes_mdp.agents.common.mean_model import (
-    check_above_zero,
-    check_inside,
-    check_value,
-    effective_horizon,
-    warn_of_lost_optimism,
-)
+from bayes_mdp.agents.common.mean_model import effective_horizon, warn_of_lost_optimism
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
 from bayes_mdp.utils.typing import BoolScalar, Index, Numbers, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
+    check_finite,
     check_fraction,
+    check_inside,
     check_not_negative,
+    check_positive,
     check_that,
     is_concrete,
     require,
@@ -171,7 +168,7 @@ class EpsilonGreedyQ(TabularQ):
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
-        check_value("initial_q", self.initial_q)
+        check_finite("initial_q", self.initial_q)
 
     @property
     def first_value(self) -> Scalar:
@@ -265,7 +262,7 @@ class OptimisticQ(TabularQ):
 
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
-        check_value("v_max", self.v_max)
+        check_finite("v_max", self.v_max)
 
     @property
     def first_value(self) -> Scalar:
@@ -345,12 +342,12 @@ class IEQLPlus(eqx.Module):
         check_inside("theta", self.theta)
         check_fraction("learning_rate", self.learning_rate)
         check_not_negative("rate_power", self.rate_power)
-        check_value("max_reward", self.max_reward)
-        check_value("min_reward", self.min_reward)
+        check_finite("max_reward", self.max_reward)
+        check_finite("min_reward", self.min_reward)
         if self.initial_value is not None:
-            check_value("initial_value", self.initial_value)
+            check_finite("initial_value", self.initial_value)
         if self.sigma_max is not None:
-            check_above_zero("sigma_max", self.sigma_max)
+            check_positive("sigma_max", self.sigma_max)
         # Only where both are numbers: traced bounds cannot be compared.
         if is_concrete(self.max_reward, self.min_reward):
             largest = np.asarray(self.max_reward)
@@ -449,7 +446,7 @@ class BonusQ(eqx.Module):
             check_not_negative(name, getattr(self, name))
         check_fraction("learning_rate", self.learning_rate)
         check_half_life(self.half_life, "kappa")
-        check_value("initial_q", self.initial_q)
+        check_finite("initial_q", self.initial_q)
 
     @abc.abstractmethod
     def bonus(self, state: BonusTables, pair: Index, new_q: Scalar) -> Float[Array, ""]:

@@ -15,12 +15,11 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import Place, first_table, move_towards, place_of
-from bayes_mdp.agents.common.mean_model import check_value
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.utils.typing import BoolScalar, Index, RealLike, Scalar
-from bayes_mdp.utils.validation import check_bool, check_count, check_fraction
+from bayes_mdp.utils.validation import check_bool, check_count, check_finite, check_fraction
 
 
 class Tables(eqx.Module):
@@ -230,7 +229,7 @@ class EpisodeLearner(eqx.Module):
     def __check_init__(self) -> None:
         check_fraction("learning_rate", self.learning_rate)
         check_fraction("epsilon", self.epsilon)
-        check_value("initial_q", self.initial_q)
+        check_finite("initial_q", self.initial_q)
         check_count("trial_steps", self.trial_steps)
         check_bool("frozen", self.frozen)
         check_bool("bootstrap", self.bootstrap)

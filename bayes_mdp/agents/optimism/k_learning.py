@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
@@ -80,7 +79,7 @@ def k_values(
             missing or does not fit; a variance of a mean reward does not exist. TypeError: an ability is missing.
     """
     # Options that are numbers are checked on the host, before anything is compiled.
-    check_above_zero("tau", tau)
+    check_positive("tau", tau)
     check_options(bonus, span, noise)
     _require_abilities(posterior, bonus, "k_values")
     return _k_values(posterior, tau, bonus=bonus, span=span, noise=noise, horizon=horizon)
@@ -104,7 +103,7 @@ def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
         ValueError: `tau` is not positive.
         TypeError: no number.
     """
-    check_above_zero("tau", tau)
+    check_positive("tau", tau)
     return soften(jnp.asarray(k), tau)[0]
 
 
@@ -537,7 +536,7 @@ def _as_temperature(
     if isinstance(temperature, str):
         return TemperatureRule(temperature)
     if not isinstance(temperature, TemperatureRule):
-        check_above_zero("temperature", temperature)
+        check_positive("temperature", temperature)
     return temperature
 
 

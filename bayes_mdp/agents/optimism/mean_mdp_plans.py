@@ -56,7 +56,6 @@ from bayes_mdp.utils.validation import (
     check_fraction,
     check_name,
     check_not_negative,
-    is_concrete,
 )
 
 SCHEDULES = ("constant", "log")
@@ -390,7 +389,7 @@ class BOLT(NeedsConcentrations):
     def __check_init__(self) -> None:
         if self.eta is not None:
             check_not_negative("eta", self.eta)
-        if self.max_reward is not None and is_concrete(self.max_reward):
+        if self.max_reward is not None:
             check_finite("max_reward", self.max_reward)
 
     def plan(

@@ -19,13 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.common.learner import episode_length
-from bayes_mdp.agents.common.mean_model import (
-    check_above_zero,
-    check_inside,
-    check_value,
-    mean_model,
-    mean_reward_variance,
-)
+from bayes_mdp.agents.common.mean_model import mean_model, mean_reward_variance
 from bayes_mdp.agents.common.replan import Reached, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
@@ -36,7 +30,7 @@ from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
-from bayes_mdp.utils.validation import check_count, check_not_negative
+from bayes_mdp.utils.validation import check_count, check_finite, check_inside, check_not_negative, check_positive
 
 
 def merge_draws(draws: MDP | SparseMDP) -> MDP | SparseMDP:
@@ -156,9 +150,9 @@ class PseudoDraws(eqx.Module):
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws)
         check_not_negative("pseudo_count", self.pseudo_count)
-        check_value("pseudo_reward", self.pseudo_reward)
+        check_finite("pseudo_reward", self.pseudo_reward)
         if self.inflation is not None:
-            check_above_zero("inflation", self.inflation)
+            check_positive("inflation", self.inflation)
 
 
 def values_by_draws(

@@ -15,8 +15,6 @@ from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.mean_model import (
     CountedBelief,
     MeanModel,
-    check_above_zero,
-    check_inside,
     has_variances,
     mean_model,
     mean_reward_variance,
@@ -29,7 +27,15 @@ from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanCount, CanMean, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
-from bayes_mdp.utils.validation import check_name, check_not_negative, check_that, is_concrete, require
+from bayes_mdp.utils.validation import (
+    check_inside,
+    check_name,
+    check_not_negative,
+    check_positive,
+    check_that,
+    is_concrete,
+    require,
+)
 
 BONUSES = ("bernstein", "hoeffding", "simplified")
 
@@ -198,9 +204,8 @@ class UCBVI(eqx.Module):
         check_not_negative("bonus_scale", self.bonus_scale)
         check_inside("delta", self.delta)
         if self.num_episodes is not None:
-            whole = lambda x: np.isfinite(x) & (x >= 1) & (np.floor(x) == x)  # noqa: E731
-            check_that("num_episodes", self.num_episodes, whole, "an integer of at least 1")
-        check_above_zero("max_reward", self.max_reward)
+            check_whole("num_episodes", self.num_episodes)
+        check_positive("max_reward", self.max_reward)
         check_that("min_reward", self.min_reward, lambda x: np.isfinite(x) & (x <= 0), "a number, zero or less")
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> UCBVIState:

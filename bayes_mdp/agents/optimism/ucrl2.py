@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.mean_model import CountedBelief, check_inside, check_value
+from bayes_mdp.agents.common.mean_model import CountedBelief
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
@@ -19,7 +19,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.extended_mdp import Box, ExtendedMDP, L1Ball, outcome_probs, solve_extended
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, Scalar
-from bayes_mdp.utils.validation import check_name, check_not_negative, check_that
+from bayes_mdp.utils.validation import check_finite, check_inside, check_name, check_not_negative, check_that
 
 CONSTANTS = ("paper", "tabularl")
 Pairs = Float[AnyArray, "*H S A"]
@@ -190,7 +190,7 @@ class UCRL2(eqx.Module):
     def __check_init__(self) -> None:
         check_inside("delta", self.delta)
         check_not_negative("scale", self.scale)
-        check_value("max_reward", self.max_reward)
+        check_finite("max_reward", self.max_reward)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Solution | None:
         """No plan yet; the state is the last plan, for a warm start (none is needed for episodes).
@@ -360,7 +360,7 @@ class UCFH(eqx.Module):
         check_inside("delta", self.delta)
         _check_epsilon(self.epsilon)
         check_not_negative("scale", self.scale)
-        check_value("max_reward", self.max_reward)
+        check_finite("max_reward", self.max_reward)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> None:
         """Nothing is carried from plan to plan.

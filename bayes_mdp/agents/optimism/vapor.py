@@ -36,7 +36,6 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.mean_model import check_above_zero
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
@@ -170,8 +169,7 @@ def solve_vapor(
         ValueError: `start` has another shape, `tolerance` or `smoothing` is not positive; not inside a trace.
     """
     for name, number in (("tolerance", tolerance), ("smoothing", smoothing)):
-        if is_concrete(number):
-            check_positive(name, number)
+        check_positive(name, number)
     probs = _uniform(problem) if start is None else jnp.asarray(start, problem.reward.dtype)
     check_shape("start", probs, problem.reward.shape, "step, state, action")
     # Where sigma is 0 the objective has kinks: small sigmas are raised while it is searched.
@@ -412,7 +410,7 @@ class VAPOR(eqx.Module):
     def __check_init__(self) -> None:
         check_options(self.bonus, self.span, self.noise)
         check_count("num_iterations", self.num_iterations)
-        check_above_zero("tolerance", self.tolerance)
+        check_positive("tolerance", self.tolerance)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> Float[Array, "H S A"]:
         """The state is the last policy: uniform over legal actions before any plan.
