@@ -77,7 +77,7 @@ class PSRL(eqx.Module):
                 lambda values, layer: belief.sample_backup(jax.random.fold_in(key, layer), values, layer),
                 objective.horizon,
                 space.n_states,
-                legal=None if space.legal is None else jnp.asarray(space.legal),
+                legal=space.legal,
             )
             return Greedy(q), None
         require_ability(belief, CanSample, type(self).__name__)

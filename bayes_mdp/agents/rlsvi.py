@@ -19,6 +19,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning.episodic import backward_induction
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
     as_floats,
@@ -89,7 +90,7 @@ def draw_values(
         regularization: precision of the prior N(0, 1 / regularization) of every value.
         legal: Bool[S A], or None; the others get -inf.
     """
-    layered, mask = data.visits.ndim == 3, None if legal is None else jnp.asarray(legal)
+    layered = data.visits.ndim == 3
 
     # One feature per pair: the regression is diagonal, so the posterior of each Q(s, a) is a scalar normal law.
     def backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
@@ -102,7 +103,7 @@ def draw_values(
         # Mean total / weight, standard deviation noise / sqrt(weight).
         return total / weight + noise / jnp.sqrt(weight) * z
 
-    return backward_induction(backup, horizon, data.visits.shape[-2], legal=mask)
+    return backward_induction(backup, horizon, data.visits.shape[-2], legal=legal)
 
 
 class RLSVI(eqx.Module):
@@ -358,7 +359,7 @@ class LMCLSVI(eqx.Module):
         self, key: PRNGKeyArray, state: LangevinState, horizon: int, legal: Bool[AnyArray, "S A"] | None
     ) -> tuple[Float[Array, "H S A"], Float[Array, "H d"]]:
         """Q and w of every step."""
-        data, mask = state.data, None if legal is None else jnp.asarray(legal)
+        data = state.data
         layered, pairs = data.visits.ndim == 3, data.visits.shape[-2:]
         whole = spectrum(data.visits, self.features, self.regularization)
 
@@ -387,7 +388,7 @@ class LMCLSVI(eqx.Module):
             linear = weights.reshape(pairs) if self.features is None else matmul(self.features, weights)
             # Q_h cannot exceed what the remaining steps pay.
             q = jnp.minimum(linear, (horizon - layer) * jnp.asarray(self.max_reward, linear.dtype))
-            q = q if mask is None else jnp.where(mask, q, -jnp.inf)
+            q = where_legal(q, legal)
             # v_h = max_a Q_h over legal actions.
             return jnp.max(q, -1), (q, weights)
 

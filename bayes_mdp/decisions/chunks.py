@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree, UInt32
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.planning.linear_systems import LISTED_DIRECT
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray
 
@@ -68,5 +69,5 @@ def row_faults(mdp: MDP | SparseMDP) -> tuple[Float[Array, " 1"], Float[Array, "
     rows = mdp.row_probs
     ends = jnp.zeros_like(mdp.reward) if mdp.end_probs is None else mdp.end_probs
     # Ends of illegal pairs say nothing.
-    possible = ends if mdp.legal is None else jnp.where(mdp.legal, ends, 0.0)
+    possible = where_legal(ends, mdp.legal, 0.0)
     return jnp.max(jnp.abs(rows.sum(-1) + ends - 1.0))[None], jnp.max(possible)[None]

@@ -10,7 +10,7 @@ from bayes_mdp.planning.bellman import HardMax, Max, Rounding, row_sums
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.linear_systems import solve_chain
 from bayes_mdp.planning.policy_arrays import action_values
-from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.solution import Solution, best_action, where_legal
 from bayes_mdp.utils.typing import IntScalar
 
 _CAP = 2000
@@ -91,14 +91,13 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
     min (T v - v) <= optimal gain <= max (T v - v) for every v (Puterman 1994, theorem 8.5.5), for rows that sum to one.
     """
     # Rows that sum to 1 + d shift T v by d max |v|.
-    mass = row_sums(mdp)
-    deviation = jnp.abs(mass - 1) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mass - 1), 0.0)
+    deviation = where_legal(jnp.abs(row_sums(mdp) - 1), mdp.legal, 0.0)
     excess = (jnp.max(deviation) + rounding.factor) * jnp.max(jnp.abs(values))
     allowance = 2 * rounding.of_sweep(values) + excess
     if mdp.end_probs is None:
         return allowance
     # An episode that can end has no average reward: no bound holds.
-    ends = mdp.end_probs if mdp.legal is None else jnp.where(mdp.legal, mdp.end_probs, 0.0)
+    ends = where_legal(mdp.end_probs, mdp.legal, 0.0)
     return jnp.where(jnp.any(ends > 0), jnp.inf, allowance)
 
 
@@ -107,7 +106,7 @@ def _iterate(
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Relative values, iterations, and whether the span of T v - v came down to rounding."""
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
-    reward = jnp.max(jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0.0))
+    reward = jnp.max(where_legal(jnp.abs(mdp.reward), mdp.legal, 0.0))
     reward = reward + maximum.excess(mdp.n_actions)
 
     def lazy(_: IntScalar, v: Float[Array, " S"]) -> Float[Array, " S"]:

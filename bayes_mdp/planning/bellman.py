@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.planning.policy_arrays import at_policy, follow, mix
-from bayes_mdp.planning.solution import best_action, best_value
+from bayes_mdp.planning.solution import best_action, best_value, where_legal
 
 _SPARE = 8  # discount, sum with the reward, difference from v, and one rounding of each input to its dtype
 
@@ -54,16 +54,14 @@ class Rounding(eqx.Module):
 
 def largest_reward(mdp: MDP | SparseMDP) -> Float[Array, ""]:
     """The largest absolute reward of a legal pair."""
-    size = jnp.abs(mdp.reward)
-    return jnp.max(size if mdp.legal is None else jnp.where(mdp.legal, size, 0))
+    return jnp.max(where_legal(jnp.abs(mdp.reward), mdp.legal, 0))
 
 
 def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Proven lower and upper bounds on the probability that a legal pair does not end the episode."""
     mass = row_sums(mdp)
     # Illegal pairs must not decide the extremes.
-    low = mass if mdp.legal is None else jnp.where(mdp.legal, mass, jnp.inf)
-    high = mass if mdp.legal is None else jnp.where(mdp.legal, mass, -jnp.inf)
+    low, high = where_legal(mass, mdp.legal, jnp.inf), where_legal(mass, mdp.legal)
     return jnp.min(low) * (1 - rounding.factor), jnp.max(high) * (1 + rounding.factor) + rounding.floor
 
 

@@ -30,7 +30,7 @@ from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.bellman import HardMax, Max, Rounding, total_probability
 from bayes_mdp.planning.linear_systems import RESTARTS, solve_chain
 from bayes_mdp.planning.policy_arrays import UNROLLED, action_values_by_column, at_policy, follow
-from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.solution import Solution, best_action, where_legal
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 Iterate = tuple[
@@ -318,7 +318,7 @@ def evaluate_chain(
 
 def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:
     """Greedy with respect to immediate rewards."""
-    return best_action(mdp.reward if mdp.legal is None else jnp.where(mdp.legal, mdp.reward, -jnp.inf))
+    return best_action(where_legal(mdp.reward, mdp.legal))
 
 
 def legal_or(policy: Int[Array, " S"], mdp: MDP | SparseMDP) -> Int[Array, " S"]:
@@ -477,8 +477,7 @@ class OrderedSweeps(eqx.Module):
         # Positive but for rounding of rows and discount.
         leave = jnp.maximum(leave, float(jnp.finfo(leave.dtype).eps))
         weight = jnp.where(stays, 0.0, rows) * (discount / leave)[..., None]
-        reward = mdp.reward / leave
-        reward = reward if mdp.legal is None else jnp.where(mdp.legal, reward, -jnp.inf)
+        reward = where_legal(mdp.reward / leave, mdp.legal)
         n = mdp.n_states
         if isinstance(mdp, MDP):
             return cls(None, weight, reward[..., None], n)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.planning.bellman import HardMax, Max, Rounding
 from bayes_mdp.planning.policy_arrays import action_values
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -64,8 +65,7 @@ def backward_induction(
         )
 
     def legal_backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
-        q = backup(values, layer)
-        return q if mask is None else jnp.where(mask, q, -jnp.inf)
+        return where_legal(backup(values, layer), mask)
 
     return _recursion(legal_backup, _value(HardMax() if probs is None else probs), horizon, n_states, dtype)
 

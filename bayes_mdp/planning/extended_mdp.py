@@ -22,7 +22,7 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, S
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.episodic import backward_induction
-from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.solution import Solution, best_action, where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE, check_shape, is_concrete, require
 
@@ -233,8 +233,7 @@ class ExtendedMDP(eqx.Module):
 
     def action_values(self, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
         """One optimistic sweep, q = reward + discount max_p p . values; -inf where an action is illegal."""
-        q = self.reward + discount * self.rows.best_value(values)
-        return q if self.legal is None else jnp.where(self.legal, q, -jnp.inf)
+        return where_legal(self.reward + discount * self.rows.best_value(values), self.legal)
 
 
 def solve_extended(
@@ -289,8 +288,8 @@ def _rounding(mdp: ExtendedMDP) -> Rounding:
     info = jnp.finfo(mdp.reward.dtype)
     terms = 8 * mdp.rows.shape[-1] + 16
     u = terms * float(info.eps) / 2
-    size = jnp.abs(mdp.reward) if mdp.legal is None else jnp.where(mdp.legal, jnp.abs(mdp.reward), 0.0)
-    return Rounding(u / (1 - u) if u < 0.5 else float("inf"), jnp.max(size), terms * float(info.tiny))
+    size = jnp.max(where_legal(jnp.abs(mdp.reward), mdp.legal, 0.0))
+    return Rounding(u / (1 - u) if u < 0.5 else float("inf"), size, terms * float(info.tiny))
 
 
 def _solve_episodic(mdp: ExtendedMDP, objective: Episodic, rounding: Rounding) -> Solution:

@@ -9,7 +9,7 @@ from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.linear_systems import solve_chain
 from bayes_mdp.planning.policy_arrays import action_values, at_policy, follow
-from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.solution import Solution, best_action, where_legal
 
 Carry = tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""], Bool[Array, ""]]
 """Values, policy, iterations, whether nothing improves, whether the policy is proper."""
@@ -77,7 +77,7 @@ def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S
     def nearer(reach: Bool[Array, " S"]) -> Float[Array, "S A"]:
         # The probability to end or to reach a state from which the end is known to be possible.
         chance = ends + mdp.expected_next(reach.astype(mdp.reward.dtype))
-        return chance if mdp.legal is None else jnp.where(mdp.legal, chance, 0.0)
+        return where_legal(chance, mdp.legal, 0.0)
 
     def body(
         carry: tuple[Bool[Array, " S"], Int[Array, " S"], Bool[Array, ""]],

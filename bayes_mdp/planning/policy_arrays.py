@@ -13,6 +13,7 @@ from bayes_mdp.mdp import MDP, Policy, PolicyLike, SparseMDP
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.numerics.products import einsum
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import (
     as_array,
@@ -187,8 +188,7 @@ def action_values_by_column(
 
 def _of_pairs(mdp: MDP | SparseMDP, discount: RealScalar, after: Float[Array, "S A"]) -> Float[Array, "S A"]:
     """q from the expected values of the next states."""
-    q = mdp.reward + discount * after
-    return q if mdp.legal is None else jnp.where(mdp.legal, q, -jnp.inf)
+    return where_legal(mdp.reward + discount * after, mdp.legal)
 
 
 def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Shaped[Array, "S *rest"]:

@@ -7,11 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from bayes_mdp.mdp import AverageReward, Episodic, Objective, Problem
 from bayes_mdp.numerics.products import matmul
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray, RealScalar
 
 
 class Solution(eqx.Module):
@@ -54,8 +54,7 @@ class Solution(eqx.Module):
         Args:
             dtype: of the values.
         """
-        q = jnp.zeros(shape, dtype)
-        q = q if legal is None else jnp.where(legal, q, -jnp.inf)
+        q = where_legal(jnp.zeros(shape, dtype), legal)
         nothing, infinite = jnp.full((), jnp.nan, q.dtype), jnp.full((), jnp.inf, q.dtype)
         return cls(q, jnp.max(q, -1), best_action(q), nothing, jnp.array(False), jnp.zeros((), jnp.int32), infinite)
 
@@ -118,6 +117,19 @@ class PolicyEvaluation(eqx.Module):
     converged: Bool[Array, ""]
     iterations: Int[Array, ""]
     gap: Float[Array, ""]
+
+
+def where_legal(
+    table: Shaped[Array, "*H S A"], legal: Bool[AnyArray, "*G S A"] | None, otherwise: RealScalar = -jnp.inf
+) -> Shaped[Array, "*H S A"]:
+    """`table`, with `otherwise` in place of what is illegal.
+
+    Args:
+        table: of pairs, in any unit.
+        legal: which pairs are; None: all.
+        otherwise: in the same unit; -inf: no maximum sees it.
+    """
+    return table if legal is None else jnp.where(legal, table, otherwise)
 
 
 def no_plan(problem: Problem) -> Solution | None:

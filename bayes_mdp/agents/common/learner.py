@@ -9,6 +9,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transiti
 from bayes_mdp.mdp import KeepsAccount as KeepsAccount  # noqa: PLC0414 - public as bayes_mdp.agents.KeepsAccount
 from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - likewise
 from bayes_mdp.mdp import PlansFromState as PlansFromState  # noqa: PLC0414 - likewise
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import BoolScalar, Index, RealLike
 
 
@@ -96,7 +97,7 @@ def first_table(problem: Problem, value: RealLike, who: str) -> Float[Array, "*H
     """
     q = jnp.broadcast_to(jnp.asarray(value, float), table_shape(problem, who))
     legal = problem.space.legal
-    return q if legal is None else jnp.where(legal, q, -jnp.inf)
+    return where_legal(q, legal)
 
 
 def move_towards(

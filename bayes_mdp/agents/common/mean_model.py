@@ -22,7 +22,7 @@ from bayes_mdp.mdp.objectives import require_undiscounted
 from bayes_mdp.mdp.protocols import CanExpectNext
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.solution import Solution, no_plan
+from bayes_mdp.planning.solution import Solution, no_plan, where_legal
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import is_concrete
 
@@ -93,8 +93,7 @@ class MeanModel(eqx.Module):
         value_of = value or (lambda q: jnp.max(q, -1))
 
         def step(values: Float[Array, " S"], layer: IntScalar) -> tuple[Float[Array, " S"], Float[Array, "S A"]]:
-            q = backup(layer, values)
-            q = q if self.legal is None else jnp.where(self.legal, q, -jnp.inf)
+            q = where_legal(backup(layer, values), self.legal)
             return value_of(q), q
 
         end = jnp.zeros(self.reward.shape[-2], self.reward.dtype)

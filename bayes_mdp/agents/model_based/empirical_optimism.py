@@ -37,7 +37,7 @@ from bayes_mdp.agents.model_based.empirical_planning import (
 from bayes_mdp.mdp import Episodic, Problem, Transitions
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import solve
-from bayes_mdp.planning.solution import best_action
+from bayes_mdp.planning.solution import best_action, where_legal
 from bayes_mdp.utils.typing import IntScalar, Scalar
 from bayes_mdp.utils.validation import (
     check_bool,
@@ -47,6 +47,7 @@ from bayes_mdp.utils.validation import (
     check_positive,
     check_that,
     check_type,
+    check_whole,
 )
 
 
@@ -540,7 +541,7 @@ class E3(eqx.Module):
         # In a known state: continue an exploration, or begin one where the probability of escape is high enough.
         exploring = ~unknown & (tempting | (state.left > 0))
         # Balanced wandering: the least-tried legal action of an unknown state.
-        fewest = best_action(_legal_or(-model.tally.visits, problem))
+        fewest = best_action(where_legal(-model.tally.visits, problem.space.legal))
         known = jnp.where(exploring, explore, split.best_r)
         policy = Greedy(split.qr, problem.space.legal, best=jnp.where(unknown, fewest, known))
         return policy, E3State(model, tempting, state.left)
@@ -635,7 +636,3 @@ class E3(eqx.Module):
             return jnp.where(unknown, 1.0, later)
 
         return lax.fori_loop(0, jnp.asarray(self.num_explore, jnp.int32), step, unknown.astype(rows.dtype))
-
-
-def _legal_or(table: Float[Array, "*H S A"], problem: Problem) -> Float[Array, "*H S A"]:
-    return table if problem.space.legal is None else jnp.where(jnp.asarray(problem.space.legal), table, -jnp.inf)

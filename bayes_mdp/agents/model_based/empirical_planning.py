@@ -35,7 +35,7 @@ from bayes_mdp.planning.prioritized_sweeping import (
     pass_on,
     predecessors_of,
 )
-from bayes_mdp.planning.solution import Solution, best_action
+from bayes_mdp.planning.solution import Solution, best_action, where_legal
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_count, check_that
@@ -441,9 +441,8 @@ class BellmanEquations(Protocol):
 
 def _greedy_split(legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]) -> Split:
     """Two tables, -inf where illegal, and the greedy actions of the sum and of the rewards."""
-    if legal is not None:
-        # -inf in both tables: an illegal action is greedy for neither.
-        qr, qe = jnp.where(legal, qr, -jnp.inf), jnp.where(legal, qe, -jnp.inf)
+    # -inf in both tables: an illegal action is greedy for neither.
+    qr, qe = where_legal(qr, legal), where_legal(qe, legal)
     return Split(qr, qe, best_action(qr + qe), best_action(qr))
 
 
@@ -509,8 +508,7 @@ class OnePolicy(NamedTuple):
         local, space, plan = self.local(stats), problem.space, plans[0]
         # Qr is a value, not an optimum: of the policy that maximises the sum.
         qr = evaluate(model_of(space, local.probs, local.reward, space.legal), plan.policy, problem.objective).q
-        qr = qr if space.legal is None else jnp.where(space.legal, qr, -jnp.inf)
-        return _rest_of_sum(qr, plan)
+        return _rest_of_sum(where_legal(qr, space.legal), plan)
 
 
 def _rest_of_sum(qr: Float[Array, "S A"], plan: Solution) -> Split:

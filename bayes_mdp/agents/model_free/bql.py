@@ -30,7 +30,7 @@ from bayes_mdp.inference.value.student_t import (
     tail_table,
 )
 from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.planning.solution import best_action
+from bayes_mdp.planning.solution import best_action, where_legal
 from bayes_mdp.utils.typing import IntScalar, RealLike, Scalar
 from bayes_mdp.utils.validation import check_finite, check_name, check_positive, check_that
 
@@ -99,8 +99,7 @@ class BQL(eqx.Module):
         prior = ReturnBelief(
             *(self._prior_table(name, shape) for name in ("loc", "pseudo_count", "concentration", "rate"))
         )
-        legal = problem.space.legal
-        return prior if legal is None else eqx.tree_at(lambda b: b.loc, prior, jnp.where(legal, prior.loc, -jnp.inf))
+        return eqx.tree_at(lambda b: b.loc, prior, where_legal(jnp.asarray(prior.loc), problem.space.legal))
 
     def _prior_table(self, name: str, shape: tuple[int, ...]) -> Float[Array, "*H S A"]:
         value = jnp.asarray(getattr(self, name), dtype=float)

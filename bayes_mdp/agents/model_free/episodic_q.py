@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
-from bayes_mdp.agents.common.learner import episode_length, place_of
+from bayes_mdp.agents.common.learner import episode_length, first_table, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
@@ -105,10 +105,8 @@ class UCBH(eqx.Module):
         del key
         # Optimism by the start: H max_reward, the largest return of an episode.
         horizon = episode_length(problem, "UCBH")
-        visits = jnp.zeros((horizon, *problem.space.shape[-2:]))
-        # Every entry at its ceiling, illegal ones at -inf.
-        q, legal = visits + horizon * jnp.asarray(self.max_reward, visits.dtype), problem.space.legal
-        return OptimisticTable(q if legal is None else jnp.where(legal, q, -jnp.inf), visits, jnp.zeros((), jnp.int32))
+        q = first_table(problem, horizon * jnp.asarray(self.max_reward, float), "UCBH")
+        return OptimisticTable(q, jnp.zeros(q.shape), jnp.zeros((), jnp.int32))
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: OptimisticTable, belief: object = None
@@ -249,13 +247,11 @@ class RandQL(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         horizon = episode_length(problem, "RandQL")
-        visits, legal = jnp.zeros((horizon, *problem.space.shape[-2:])), problem.space.legal
-        ceiling = self._ceiling(horizon, jnp.arange(horizon)[:, None, None])
-        acting = jnp.broadcast_to(ceiling if legal is None else jnp.where(legal, ceiling, -jnp.inf), visits.shape)
-        temporary = jnp.broadcast_to(acting[..., None], (*visits.shape, self.num_tables))
+        acting = first_table(problem, self._ceiling(horizon, jnp.arange(horizon)[:, None, None]), "RandQL")
+        temporary = jnp.broadcast_to(acting[..., None], (*acting.shape, self.num_tables))
         # The seed of all updates: two words of random bits.
         words = jax.random.bits(key, (2,), jnp.uint32)
-        return Ensemble(temporary, acting, visits, words, jnp.zeros((), jnp.int32))
+        return Ensemble(temporary, acting, jnp.zeros(acting.shape), words, jnp.zeros((), jnp.int32))
 
     def _ceiling(self, horizon: int, step: IntScalar | Int[Array, "..."]) -> Float[Array, "..."]:
         return jnp.asarray(self.max_reward, float) * (horizon - step)

@@ -18,7 +18,7 @@ from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.planning.policy_arrays import action_values
-from bayes_mdp.planning.solution import PolicyEvaluation
+from bayes_mdp.planning.solution import PolicyEvaluation, where_legal
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
 from bayes_mdp.utils.typing import RealScalar, Scalar
 from bayes_mdp.utils.validation import check_finite, check_fraction, check_positive
@@ -198,7 +198,7 @@ class SoftQMean(eqx.Module):
             raise ValueError(f"objective is {kind}, expected Discounted or Episodic for SoftQMean")
         q, legal = jnp.zeros(problem.space.shape), problem.space.legal
         # -inf where illegal: its softmax weight is zero.
-        return q if legal is None else jnp.where(legal, q, -jnp.inf)
+        return where_legal(q, legal)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "S A"] | None, belief: CanMean

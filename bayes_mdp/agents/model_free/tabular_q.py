@@ -26,6 +26,7 @@ from bayes_mdp.agents.common.mean_model import effective_horizon, warn_of_lost_o
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy, Greedy, TablePolicy
 from bayes_mdp.mdp import Objective, Problem, Transitions
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import BoolScalar, Index, Numbers, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
     check_finite,
@@ -471,12 +472,11 @@ class BonusQ(eqx.Module):
             ValueError: the objective is the average reward, for which this rule is not defined.
         """
         del key
-        who, legal = type(self).__name__, problem.space.legal
+        who = type(self).__name__
         nothing = jnp.zeros(table_shape(problem, who))
         # Q_e starts above every later bonus: what was never tried is worth exploring.
-        bonus_q = nothing + self.initial_bonus
         # Zero, not -inf, where illegal: Q_r is -inf there, and the sum stays so.
-        bonus_q = bonus_q if legal is None else jnp.where(legal, bonus_q, 0.0)
+        bonus_q = where_legal(nothing + self.initial_bonus, problem.space.legal, 0.0)
         return BonusTables(first_table(problem, self.initial_q, who), bonus_q, nothing, None, None, jnp.zeros(()))
 
     def plan(

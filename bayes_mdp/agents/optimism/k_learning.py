@@ -30,6 +30,7 @@ from bayes_mdp.agents.optimism.k_model import (
 )
 from bayes_mdp.mdp import CanMean, Episodic, Problem
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     check_count,
@@ -434,7 +435,7 @@ def _change(model: KModel, tau: RealScalar, later: Float[Array, "3 S"], layer: I
     # E of the next values, derivatives carried along: they are linear in the rows.
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
     k = model.mean.at(model.mean.reward, layer) + bonus + after[0]
-    return jnp.stack([model.mask_illegal(k), after[1] - bonus, after[2] + 2.0 * bonus])
+    return jnp.stack([where_legal(k, model.mean.legal), after[1] - bonus, after[2] + 2.0 * bonus])
 
 
 def _soft_change(change: Float[Array, "3 S A"], tau: RealScalar) -> Float[Array, "3 S"]:
@@ -500,7 +501,7 @@ def _sum(
     numerator = model.numerator[layer]
     # The recursion (6) with sums in place of derivatives.
     after = jax.vmap(model.mean.expected_next, (0, None))(later, layer)
-    k = model.mask_illegal(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0])
+    k = where_legal(model.mean.at(model.mean.reward, layer) + numerator / tau + after[0], model.mean.legal)
     return jnp.stack([numerator + after[1], after[2]]), k
 
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances
 from bayes_mdp.mdp.abilities import can_split, require_ability
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import check_name, check_not_negative
 
@@ -58,10 +59,6 @@ class KModel(eqx.Module):
         """What tau^2 times the entropies of an episode is of the order of; zero where no bonus is left."""
         # The largest numerator of every step: an upper bound of what an episode adds.
         return jnp.sum(jnp.max(self.numerator, axis=(-2, -1)))
-
-    def mask_illegal(self, k: Float[Array, "S A"]) -> Float[Array, "S A"]:
-        """`k`, -inf where the action is illegal."""
-        return k if self.mean.legal is None else jnp.where(self.mean.legal, k, -jnp.inf)
 
     def k_values(self, tau: RealScalar) -> Float[Array, "H S A"]:
         """K of every step at temperature `tau`, by (6)."""
@@ -168,7 +165,7 @@ def _numerator(
     remaining = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
     square = (remaining.astype(dtype) ** 2)[:, None, None]
     numerator = jnp.broadcast_to(0.5 * (reward + square * unknown), (mean.horizon, n_states, n_actions)).astype(dtype)
-    return numerator if mean.legal is None else jnp.where(mean.legal, numerator, 0.0)
+    return where_legal(numerator, mean.legal, 0.0)
 
 
 LEAST_LOG_WEIGHT = -1e20

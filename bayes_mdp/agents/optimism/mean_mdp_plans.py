@@ -48,7 +48,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.agent import ReplanLike
 from bayes_mdp.mdp.protocols import CanInform
 from bayes_mdp.planning import evaluate, solve
-from bayes_mdp.planning.solution import PolicyEvaluation, Solution, no_plan
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution, no_plan, where_legal
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
     check_bool,
@@ -102,7 +102,7 @@ def local_bonus(
     bonus = scale * reward_sd / jnp.sqrt(jnp.where(visited, visits, 1.0))
     if unvisited is None:
         known = visited if mdp.legal is None else visited & mdp.legal
-        reward = jnp.abs(mdp.reward if mdp.legal is None else jnp.where(mdp.legal, mdp.reward, 0.0))
+        reward = jnp.abs(where_legal(mdp.reward, mdp.legal, 0.0))
         # G = horizon x (largest |reward| + largest bonus) over visited pairs bounds every return of the known part.
         largest_return = effective_horizon(objective, "a bonus by counts") * (
             jnp.max(reward) + jnp.max(jnp.where(known, bonus, 0.0))

@@ -33,6 +33,7 @@ from bayes_mdp.utils.validation import (
     check_not_negative,
     check_positive,
     check_that,
+    check_whole,
     is_concrete,
     require,
 )

@@ -43,6 +43,7 @@ from bayes_mdp.agents.optimism.k_model import check_options, k_model
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     check_count,
@@ -103,17 +104,13 @@ class VaporProblem(eqx.Module):
             require(~(np.isfinite(sigma) & (sigma >= 0)), "sigma", sigma, "a finite number, zero or greater")
             check_probability_rows("initial", self.initial)
 
-    def mask(self, table: Float[Array, "H S A"], otherwise: RealScalar) -> Float[Array, "H S A"]:
-        """`table` where actions are legal."""
-        return table if self.legal is None else jnp.where(self.legal, table, otherwise)
-
     def objective(self, occupancy: Float[Array, "H S A"]) -> Float[Array, ""]:
         """sum d r + sum sigma d sqrt(-2 log d)."""
         return jnp.sum(occupancy * self.reward) + jnp.sum(self.sigma * occupancy * _depth(occupancy))
 
     def scale(self) -> Float[Array, ""]:
         """Sum over steps of the largest |r| + sigma: the unit of the tolerance."""
-        return jnp.sum(jnp.max(self.mask(jnp.abs(self.reward) + self.sigma, 0.0), axis=(-2, -1)))
+        return jnp.sum(jnp.max(where_legal(jnp.abs(self.reward) + self.sigma, self.legal, 0.0), axis=(-2, -1)))
 
 
 class VaporPlan(eqx.Module):
@@ -238,12 +235,12 @@ def _tiny(like: Array) -> float:
 
 def _unit(problem: VaporProblem) -> Float[Array, ""]:
     """The largest sigma; where everything is known the largest |reward|, or 1."""
-    sigma, reward = (jnp.max(problem.mask(jnp.abs(x), 0.0)) for x in (problem.sigma, problem.reward))
+    sigma, reward = (jnp.max(where_legal(jnp.abs(x), problem.legal, 0.0)) for x in (problem.sigma, problem.reward))
     return jnp.where(sigma > 0, sigma, jnp.where(reward > 0, reward, 1.0))
 
 
 def _uniform(problem: VaporProblem) -> Float[Array, "H S A"]:
-    legal = problem.mask(jnp.ones_like(problem.reward), 0.0)
+    legal = where_legal(jnp.ones_like(problem.reward), problem.legal, 0.0)
     return legal / legal.sum(-1, keepdims=True)
 
 
@@ -299,8 +296,7 @@ def _respond(
     def step(
         values: Float[Array, " S"], layer: IntScalar
     ) -> tuple[Values, tuple[Float[Array, "S A"], tuple[Number, ...]]]:
-        q = problem.reward[layer] + expected_next(values, layer)
-        q = q if problem.legal is None else jnp.where(problem.legal, q, -jnp.inf)
+        q = where_legal(problem.reward[layer] + expected_next(values, layer), problem.legal)
         v = _value_of_mass(q, searched.sigma[layer], mass[layer])
         # The policy is d over its sum; D adds g(advantage) of every pair to the value of the start.
         advantage = q - v[:, None]

@@ -60,7 +60,7 @@ from bayes_mdp.numerics.products import einsum, matmul, tensordot
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import condensation
 from bayes_mdp.planning.policy_arrays import policy_probs
-from bayes_mdp.planning.solution import PolicyEvaluation, Solution
+from bayes_mdp.planning.solution import PolicyEvaluation, Solution, where_legal
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_bool
@@ -422,7 +422,7 @@ def value_covariance(
     # taken without it, and -inf put back.
     weights = posterior.weights
     q = tensordot(weights, only_legal(value.q, mean), axes=1)
-    q = q if mean.legal is None else jnp.where(mean.legal, q, -jnp.inf)
+    q = where_legal(q, mean.legal)
     # Total covariance: within the components, and between their means.
     v = tensordot(weights, value.v, axes=1)
     q_covariance, v_covariance = mix(weights, value.q, answer.q), mix(weights, value.v, answer.v)

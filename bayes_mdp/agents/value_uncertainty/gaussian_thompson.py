@@ -154,8 +154,7 @@ def gaussian_policy(
             as printed, which explores far worse where many steps in a row must agree).
         factor: L with L L' the covariance of the actions of a state.
     """
-    legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
-    policy = GaussianThompson(mean, sd, factor=factor, legal=legal)
+    policy = GaussianThompson(mean, sd, factor=factor, legal=problem.space.legal)
     return policy.hold(key) if noise == "per_plan" else policy
 
 

@@ -162,9 +162,8 @@ class MomentMatching(UsesRows):
         # The same number for every pair: errors do not cancel along a way.
         z = jax.random.normal(key, (), plan.v.dtype)
         mean, variance = single_draw(belief, self.scale * z, problem.objective, plan.v)
-        legal = None if problem.space.legal is None else jnp.asarray(problem.space.legal)
         noise = jnp.full(mean.shape, z)
-        return GaussianThompson(mean, self.scale * jnp.sqrt(variance), noise=noise, legal=legal)
+        return GaussianThompson(mean, self.scale * jnp.sqrt(variance), noise=noise, legal=problem.space.legal)
 
 
 def single_draw(
