@@ -349,12 +349,11 @@ def hyper_problem(posterior: ConjugatePosterior, horizon: int, discount: float =
     """The episode of `horizon` steps under `posterior`, whose rewards are known or Bernoulli (not checked here)."""
     rows, rewards, space = posterior.transition_probs, posterior.reward_cells, posterior.space
     assert isinstance(rewards, RewardCells | KnownRewards)
-    with jax.enable_x64(True):
-        # Copies: JAX may hold float32 versions of the arrays of `posterior` itself.
-        arrays = jax.tree.map(np.array, (rows, rewards))
-        base = np.asarray(arrays[0].site_concentration, np.float64)
-        beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
-        reward_base = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
+    # Arrays of NumPy, whatever the posterior has.
+    arrays = jax.tree.map(np.asarray, (rows, rewards))
+    base = np.asarray(arrays[0].site_concentration, np.float64)
+    beta = None if isinstance(rewards, KnownRewards) else arrays[1].site_belief
+    reward_base = np.zeros((0, 2)) if beta is None else np.stack([beta.concentration0, beta.concentration1], -1)
     counts = base.size + reward_base.size
     check_memory(f"posterior has {counts} counts", COUNTER_BYTES * counts, "known or shared rows have fewer")
     # A leading axis of steps, of length one where there is none.

@@ -306,8 +306,7 @@ def _read(
     if len(pairs) != 2:
         raise ValueError(f"mdp has rewards of shape {pairs}, expected one MDP whose rows do not depend on the step")
     taken = _read_log_policy(logged, pairs)
-    with jax.enable_x64(True):
-        probs = np.asarray(read_action_probs("policy", policy, mdp, objective), np.float64)
+    probs = read_action_probs("policy", policy, mdp, objective)
     rows = _rows_of(mdp, outcome_reward)
     start = read_start(mdp, initial).probs
     return _Case(rows, probs, taken, objective, start)

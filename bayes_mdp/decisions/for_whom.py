@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
@@ -27,6 +26,7 @@ from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.mdp.labelled_tables import refuse_labels
+from bayes_mdp.mdp.space import mdps_of_tables
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts, see
@@ -503,11 +503,9 @@ def side_by_side(
     def draws(one: Any, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
         rows, reward = one.tables
         num_draws = len(rows)
-        with jax.enable_x64(True):
-            # [N C S ...] to [N, C S, ...]: contexts side by side.
-            flat = jnp.asarray(rows.reshape(num_draws, number, *rows.shape[3:]))
-            build = lambda p, r: replace(joint_space.mdp(p, r), initial=jnp.asarray(begins))  # noqa: E731
-            mdps = jax.tree.map(np.asarray, jax.vmap(build)(flat, jnp.asarray(reward.reshape(num_draws, number, -1))))
+        # [N C S ...] to [N, C S, ...]: contexts side by side.
+        flat = rows.reshape(num_draws, number, *rows.shape[3:])
+        mdps = mdps_of_tables(joint_space, flat, reward.reshape(num_draws, number, -1), begins)
         # Visits in each (context, state, action).
         visits = None if one.counts is None else one.counts.sum(-1).reshape(number, -1)
         equal = np.full(num_draws, 1.0 / num_draws)

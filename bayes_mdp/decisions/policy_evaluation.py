@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.for_whom import ValuesBy, value_for
 from bayes_mdp.decisions.host_optima import episodic_values
@@ -437,10 +437,9 @@ def policy_values(
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, has_initial, words = read_start(sizes, initial, space)
-    with jax.enable_x64(True):
-        tables = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
+    tables = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
     # Side by side; one that does not depend on the step is repeated where another does.
-    probs = np.stack(np.broadcast_arrays(*(np.asarray(policy, np.float64) for policy in tables)))
+    probs = np.stack(np.broadcast_arrays(*tables))
     require_end(sizes.ends, objective)
     # Pairs that some policy takes: of all others nothing is drawn.
     used = used_pairs(probs, sizes.horizon)
@@ -764,12 +763,17 @@ def read_action_probs(
     mdp: MDP | SparseMDP | Sizes,
     objective: Objective,
     space: StateActionSpace | None = None,
-) -> Float[Array, "*H S A"]:
-    """`policy` as action probabilities; `space` has the labels, where there are any; errors name it by `name`."""
+) -> Float[np.ndarray, "*H S A"]:
+    """`policy` as action probabilities; `space` has the labels, where there are any; errors name it by `name`.
+
+    Host side, in float64 whatever the caller's precision.
+    """
+    horizon = objective.horizon if isinstance(objective, Episodic) else None
     # Labels, logs and `Policy` objects become one array.
     try:
-        array = policy_of(policy, space, objective)
-        return policy_probs(array, mdp, horizon=objective.horizon if isinstance(objective, Episodic) else None)
+        with jax.enable_x64(True):
+            array = policy_of(policy, space, objective)
+            return np.asarray(policy_probs(array, mdp, horizon=horizon), np.float64)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
 

@@ -30,7 +30,7 @@ from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, 
 from bayes_mdp.experiments.ranking import leaderboard
 from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
-from bayes_mdp.experiments.rollout.regret import in_float64, optimal_rate
+from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import PriorLike, RunOptions, check_agent, episodes_of, space_of
 from bayes_mdp.mdp import (
@@ -46,6 +46,7 @@ from bayes_mdp.mdp import (
     restart_at_ends,
 )
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
 from bayes_mdp.utils.files import check_file, check_folder
@@ -308,7 +309,7 @@ def _random_rate(mdp: MDP | SparseMDP, objective: Objective) -> float:
     episodic = isinstance(objective, Episodic)
     # In float64, since scores are divided by the difference of two levels.
     with jax.enable_x64(True):
-        exact = jax.tree.map(in_float64, mdp)
+        exact = to_float64(mdp)
         exact = exact if episodic else restart_at_ends(exact)
         probs = jnp.asarray(legal / legal.sum(-1, keepdims=True))
         answer = jax.device_get(_evaluate(exact, probs, objective if episodic else AverageReward()))

@@ -35,14 +35,16 @@ from bayes_mdp.inference.sampled.conditioned_program import conditioned
 from bayes_mdp.inference.sampled.recipe import recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
+from bayes_mdp.mdp.abilities import mean_in_float64
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.mdp.data.transitions import check_log_labels, check_transitions
+from bayes_mdp.mdp.space import mdps_of_tables
 from bayes_mdp.models.isolate import isolated_prior, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regressions import RowLaw, row_laws
 from bayes_mdp.models.reward_laws import reshape_law, tabulate, unwrap
-from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
@@ -261,10 +263,7 @@ class ContextPosterior:
 
     def _draws_of(self, place: int) -> ContextDraws:
         tables, alone = self.tables, self.space.alone
-        # One batched MDP of N draws, back on the host in float64 for the evaluators in NumPy.
-        with jax.enable_x64(True):
-            mdps = jax.vmap(alone.mdp)(jnp.asarray(tables.rows[:, place]), jnp.asarray(tables.reward[:, place]))
-            mdps = jax.tree.map(np.asarray, mdps)
+        mdps = mdps_of_tables(alone, tables.rows[:, place], tables.reward[:, place])
         # Draws of chains have equal weight; those about the mode were resampled by theirs.
         number = len(tables.rows)
         visits = None if self.counts is None else self.counts[place].sum(-1)
@@ -404,9 +403,7 @@ class ContextPosterior:
         if self.parts is None:
             return self.tables.rows[:, places].mean(0), self.tables.reward[:, places].mean(0)
         # Beliefs by context know their means without draws.
-        with jax.enable_x64(True):
-            means = [to_float64(self.at(int(c))).mean_mdp() for c in places]
-            mean_mdps = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *means)
+        mean_mdps = stack_trees([mean_in_float64(self.at(int(c))) for c in places])
         rows, reward = tables_by_context(mean_mdps, self._one)
         return rows[:, 0], reward[:, 0]
 
@@ -448,8 +445,7 @@ class ContextPosterior:
 
         def draws(one: ContextPosterior, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
             rows, reward = one.tables
-            with jax.enable_x64(True):
-                mdps = jax.tree.map(np.asarray, jax.vmap(space.mdp)(jnp.asarray(rows), jnp.asarray(reward)))
+            mdps = mdps_of_tables(space, rows, reward)
             equal, visits = np.full(len(rows), 1.0 / len(rows)), None if one.counts is None else one.counts.sum(-1)
             return ContextDraws(mdps, equal, space, one.num_chains, one.worth_each, visits, outcomes)
 

@@ -161,12 +161,10 @@ def explain(prior: Prior, space: StateActionSpace) -> Explanation:
         return _explain_in_contexts(prior, space)
     # The same proof as infer's, and kept for it.
     program, route = prove(prior, space, "auto", NUTS())
-    if route.fit.method == "nuts":  # closed forms have been checked by their proof
-        with jax.enable_x64(True), tracing():
-            recipe = recipe_for(isolated_prior(program.prior), program.space, NUTS())
-        check_rows_of_prior(recipe)
-    # Which sites the rows and the rewards depend on, from the data flow.
     with jax.enable_x64(True), tracing():
+        if route.fit.method == "nuts":  # closed forms have been checked by their proof
+            check_rows_of_prior(recipe_for(isolated_prior(program.prior), program.space, NUTS()))
+        # Which sites the rows and the rewards depend on, from the data flow.
         probe = Probe(program)
     behind_rows = probe.depends(probe.transition)
     behind_rewards = frozenset[str]().union(*(probe.depends(entries) for entries in probe.reward.values()))

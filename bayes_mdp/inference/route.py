@@ -749,8 +749,7 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     if has_arrays:
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
         copied = form._replace(forms=tuple(map(_copy, forms))) if isinstance(form, ClosedForms) else _copy(form)
-        with jax.enable_x64(True):
-            prior = ready(isolated_prior(prior), copied)
+        prior = ready(isolated_prior(prior), copied)
     words = repr(space)
     ready_forms = [ReadyMade(prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms]
     if not isinstance(form, ClosedForms):

@@ -17,6 +17,7 @@ from bayes_mdp.mdp.hypothesis import MDP, SparseMDP
 from bayes_mdp.mdp.protocols import (
     CanExpectNext,
     CanInform,
+    CanMean,
     CanPredict,
     CanSample,
     CanSampleBackup,
@@ -202,6 +203,12 @@ def sizes_of(posterior: CanSample) -> Sizes:
     legal, initial = (None if x is None else np.asarray(x) for x in (mdp.legal, mdp.initial))
     initial = None if initial is None else initial.astype(np.float64)
     return Sizes(mdp.reward.shape, mdp.end_probs is not None, legal, initial)
+
+
+def mean_in_float64(posterior: CanMean) -> MDP | SparseMDP:
+    """The posterior mean as one MDP, in float64 whatever the caller's precision. Host side."""
+    with jax.enable_x64(True):
+        return to_float64(posterior).mean_mdp()
 
 
 @eqx.filter_jit

@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -578,6 +579,23 @@ class StateActionSpace(Module):
         dims = dict(zip(PLATE_NAMES, (-3, -2, -1), strict=True))
         with open_plates({name: Plate(size, dims[name]) for name, size in sizes.items() if name in (names or sizes)}):
             yield
+
+
+def mdps_of_tables(
+    space: StateActionSpace,
+    rows: Float[AnyArray, "N *H S A O"],
+    reward: Float[AnyArray, "N *H S A"],
+    initial: Float[np.ndarray, " S"] | None = None,
+) -> MDP | SparseMDP:
+    """Hypotheses with an axis N, one for each table, as arrays of NumPy that keep float64. Host side.
+
+    Args:
+        space: of all of them.
+        rows, reward, initial: as of `StateActionSpace.mdp`, the tables with an axis N in front.
+    """
+    with jax.enable_x64(True):
+        mdps = jax.vmap(lambda *table: space.mdp(table[0], table[1], initial))(jnp.asarray(rows), jnp.asarray(reward))
+        return jax.tree.map(np.asarray, mdps)
 
 
 def _actions_in_log(log: Log | FoldedLog) -> Bool[np.ndarray, "S A"]:

@@ -42,7 +42,7 @@ def to_float64(tree: Tree) -> Tree:
 
     def widen(leaf: object) -> object:
         if isinstance(leaf, float) or (eqx.is_array_like(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)):
-            return jnp.asarray(leaf, jnp.float64)
+            return place_as(np.asarray(leaf), jnp.float64)
         return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
 
     return jax.tree.map(widen, tree)

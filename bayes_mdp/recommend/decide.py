@@ -58,7 +58,7 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes
+from bayes_mdp.mdp.abilities import Sizes, mean_in_float64
 from bayes_mdp.mdp.data.log_split import returns_of, split_log
 from bayes_mdp.mdp.data.transitions import check_log_labels
 from bayes_mdp.mdp.labels import (
@@ -484,11 +484,10 @@ def _read_policies(
 def _action_probs(
     policy: PolicyLike, space: StateActionSpace, objective: Objective, name: str = "policy"
 ) -> Float[np.ndarray, "*H S A"]:
-    with jax.enable_x64(True):
-        probs = read_action_probs(name, policy, Sizes.of(space), objective, space)
+    probs = read_action_probs(name, policy, Sizes.of(space), objective, space)
     # The same at every step, where it has none.
     shape = (objective.horizon, *space.shape[-2:]) if isinstance(objective, Episodic) else space.shape
-    return np.broadcast_to(np.asarray(probs, np.float64), shape)
+    return np.broadcast_to(probs, shape)
 
 
 def _pair_counts(posterior: Fitted) -> Float[np.ndarray, "S A"]:
@@ -507,8 +506,7 @@ def _rule(problem: Problem) -> Rule:
 
     def rule(posterior: Fitted) -> PolicyLike:
         policies = _policy_set(posterior, problem)
-        with jax.enable_x64(True):
-            mean = to_float64(posterior).mean_mdp()
+        mean = mean_in_float64(posterior)
         # With budgets the best plan is one of a constrained program.
         if problem.spender is not None:
             program = mean_program(mean, in_mean_costs(problem.spender), _start(problem), policies)
@@ -692,16 +690,14 @@ def _tipping(
         return None
     paid = posterior.mean_outcome_reward(key)
     paid = None if paid is None else outcomes_of_mdp(paid, problem.space)
-    with jax.enable_x64(True):
-        mean = to_float64(posterior).mean_mdp()
-        return tipping_point(
-            mdp=mean,
-            policy=policy,
-            logged=np.asarray(logged),
-            objective=objective,
-            initial=np.asarray(start),
-            outcome_reward=paid,
-        )
+    return tipping_point(
+        mdp=mean_in_float64(posterior),
+        policy=policy,
+        logged=np.asarray(logged),
+        objective=objective,
+        initial=np.asarray(start),
+        outcome_reward=paid,
+    )
 
 
 def _anchor(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:
@@ -779,10 +775,8 @@ def _in_mean(
 ]:
     """Time of the chosen policy, what its differences add, both policies, and the chosen one's values of actions."""
     mdp, first = posterior.mean_mdp(), np.asarray(start, np.float64)
-    # Probabilities in double precision, as the times.
-    with jax.enable_x64(True):
-        named = (("chosen", chosen), ("baseline", baseline))
-        probs = [np.asarray(read_action_probs(name, policy, mdp, objective), np.float64) for name, policy in named]
+    named = (("chosen", chosen), ("baseline", baseline))
+    probs = [read_action_probs(name, policy, mdp, objective) for name, policy in named]
     if isinstance(objective, Episodic):
         probs = [np.broadcast_to(x, (objective.horizon, *x.shape[-2:])) for x in probs]
     rows, drawn = pairs_of_mdp(mdp)
@@ -820,7 +814,7 @@ def variance_shares(
     with jax.enable_x64(True):
         believed = to_float64(posterior)
         mdp = believed.mean_mdp()
-        probs = np.asarray(read_action_probs("chosen", chosen, mdp, objective), np.float64)
+        probs = read_action_probs("chosen", chosen, mdp, objective)
         rows, drawn = pairs_of_mdp(mdp)
         values = policy_mean(probs, action_values(rows, drawn, probs, objective))
         spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))

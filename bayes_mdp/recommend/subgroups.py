@@ -338,7 +338,7 @@ def _tipping(
         whole = joint.mdp(rows.reshape(states, *rows.shape[2:]), reward.reshape(states, -1))
         policies = policies_for(policy, space, objective)
         sizes = Sizes.of(space.alone)
-        probs = [np.asarray(read_action_probs("policy", policies[c], sizes, objective, space.alone)) for c in places]
+        probs = [read_action_probs("policy", policies[c], sizes, objective, space.alone) for c in places]
         together = np.concatenate(probs, axis=-2)
         paid = None if outcome is None else outcomes_of_mdp(outcome.reshape(states, *outcome.shape[2:]), joint)
         # Contexts by their share, states by where episodes begin.

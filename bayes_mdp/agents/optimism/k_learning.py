@@ -7,7 +7,7 @@ order: the K values; the temperature, by the schedule or the one that makes the 
 """
 
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,6 +29,7 @@ from bayes_mdp.agents.optimism.k_model import (
     soften,
 )
 from bayes_mdp.mdp import CanMean, Episodic, Problem
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
@@ -151,7 +152,6 @@ def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
 
 MAX_ITERATIONS = 60
 LARGEST_STEP = 3.0  # in log tau
-Tree = TypeVar("Tree")
 PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
 
 
@@ -257,20 +257,9 @@ def optimal_temperature(
         check_positive("start", start)
     # Newton steps to the square root of eps: float64, whatever the caller's precision.
     with jax.enable_x64(True):
-        posterior64, rho = _as_float64(posterior), jnp.asarray(np.array(initial, np.float64))
+        posterior64, rho = to_float64((posterior, np.asarray(initial, np.float64)))
         answer = _solve(posterior64, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
         return jax.device_get(answer)
-
-
-def _as_float64(tree: Tree) -> Tree:
-    """Copies in JAX arrays, floats in float64."""
-
-    def widen(array: ArrayLike) -> Array:
-        # Integers and keys keep their types.
-        floating = jnp.issubdtype(jnp.result_type(array), jnp.floating)
-        return jnp.asarray(np.array(array, np.float64 if floating else None))
-
-    return jax.tree.map(widen, tree)
 
 
 @partial(jax.jit, static_argnames=("bonus", "horizon"))

@@ -126,9 +126,8 @@ def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progra
 def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
     """The sums that a closed form keeps, at every pair: over all pairs that share a row or reward; zero if unknown."""
     rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
-    with jax.enable_x64(True):
-        # With a prior of zero the concentrations are the counts.
-        counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, jnp.zeros(rows.prior.shape)).concentration)
+    # With a prior of zero the concentrations are the counts.
+    counts = _float64(eqx.tree_at(lambda r: r.prior, rows, np.zeros(rows.prior.shape)).concentration)
     if not isinstance(rewards, RewardCells) or not rewards.has_moments:
         nothing = np.zeros(rewards.shape)
         return Cells(counts, Moments(nothing, nothing, nothing))

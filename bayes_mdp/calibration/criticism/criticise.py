@@ -28,13 +28,12 @@ from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike
-from bayes_mdp.mdp.abilities import sizes_of
+from bayes_mdp.mdp.abilities import mean_in_float64, sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.protocols import CanBorrow
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, see
@@ -425,9 +424,8 @@ def _time_of(
 ) -> Float[np.ndarray, "S A"] | None:
     """How long a policy is in each pair of the mean MDP; None: that is not finite."""
     mean = half.mean_mdp()
-    with jax.enable_x64(True):
-        # Double precision: times near 1 / (1 - discount) are sums of many steps.
-        probs = np.asarray(read_action_probs("policy", policy, mean, objective), np.float64)
+    # Double precision: times near 1 / (1 - discount) are sums of many steps.
+    probs = read_action_probs("policy", policy, mean, objective)
     time = pair_time(*pairs_of_mdp(mean), probs, objective, np.asarray(start, np.float64))
     # Over the steps of an episode.
     time = time.reshape(-1, *time.shape[-2:]).sum(0)
@@ -510,10 +508,9 @@ def _bases(
     posterior: InferredPosterior, log: Log, objective: Objective, start: Float[np.ndarray, " S"]
 ) -> dict[str, ValueBasis | None]:
     policies = {"behaviour": policy_of(log, posterior.space, objective), "greedy": greedy(posterior, objective)}
-    with jax.enable_x64(True):
-        mean = to_float64(posterior).mean_mdp()
-        probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]
+    mean = mean_in_float64(posterior)
+    probs = [read_action_probs(name, policy, mean, objective) for name, policy in policies.items()]
     # All policies at once: one solution of the mean MDP serves them.
-    together = np.stack(np.broadcast_arrays(*(np.asarray(x, np.float64) for x in probs)))
+    together = np.stack(np.broadcast_arrays(*probs))
     bases = value_bases(posterior, together, objective, start)
     return dict(zip(policies, bases, strict=True))

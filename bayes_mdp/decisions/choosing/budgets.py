@@ -23,7 +23,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy import sparse
@@ -72,10 +71,9 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, mean_in_float64, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
-from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts
@@ -546,8 +544,7 @@ class Spender:
                 costs.append(self.known[name].of_pairs(rows, probs, self.horizon)[0])
                 continue
             assert isinstance(outcome, CanMean)
-            with jax.enable_x64(True):
-                mean = np.asarray(to_float64(outcome).mean_mdp().reward, np.float64)
+            mean = np.asarray(mean_in_float64(outcome).reward, np.float64)
             costs.append(self._by_step(mean[rows.index] if mean.ndim == len(rows.index) else mean[rows.index[-2:]]))
         return np.stack(costs)
 
@@ -780,8 +777,7 @@ def in_mean_costs(spender: Spender) -> Spender:
     for name, outcome in spender.outcomes.items():
         if not isinstance(outcome, Outcome):
             assert isinstance(outcome, CanMean)
-            with jax.enable_x64(True):
-                known[name] = PairReward(np.asarray(to_float64(outcome).mean_mdp().reward, np.float64))
+            known[name] = PairReward(np.asarray(mean_in_float64(outcome).reward, np.float64))
     return replace(spender, known={**spender.known, **known})
 
 
@@ -1387,8 +1383,7 @@ def pareto_front(
     require_end(sizes.ends, objective)
     start = read_start(sizes, initial, space).probs
     assert isinstance(posterior, CanMean)
-    with jax.enable_x64(True):
-        mean = to_float64(posterior).mean_mdp()
+    mean = mean_in_float64(posterior)
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape
     policies = policy_set(options.limits, sizes.legal, steps, counts, None)

@@ -89,10 +89,9 @@ from bayes_mdp.mdp import (
     SparseMDP,
     StateActionSpace,
 )
-from bayes_mdp.mdp.abilities import Sizes, require_ability, sizes_of
+from bayes_mdp.mdp.abilities import Sizes, mean_in_float64, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import check_objective
-from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Part, Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
@@ -258,13 +257,8 @@ def choose(
     sizes, space = sizes_of(posterior), labels_of(posterior)
     require_end(sizes.ends, objective)
     start = read_start(sizes, initial, space)
-    today = mean = None
-    # Tables and means in double whatever the caller's precision.
-    with jax.enable_x64(True):
-        if baseline is not None:
-            today = np.asarray(read_action_probs("baseline", baseline, sizes, objective, space), np.float64)
-        if isinstance(posterior, CanMean):
-            mean = to_float64(posterior).mean_mdp()
+    today = None if baseline is None else read_action_probs("baseline", baseline, sizes, objective, space)
+    mean = mean_in_float64(posterior) if isinstance(posterior, CanMean) else None
     counts = np.asarray(posterior.visit_counts()) if isinstance(posterior, CanCount) else None
     steps = (objective.horizon, *sizes.shape[-2:]) if isinstance(objective, Episodic) else sizes.shape
     if today is not None:

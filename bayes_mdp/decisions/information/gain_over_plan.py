@@ -458,7 +458,7 @@ def read_studies(
                 f"{label} has {study.num_episodes} episodes of up to {steps} steps, expected at most "
                 f"{MOST_TRANSITIONS:,} transitions in all: they are simulated one after the other"
             )
-        designs[name] = Design(np.asarray(probs, np.float64), study.num_episodes, steps)
+        designs[name] = Design(probs, study.num_episodes, steps)
     return designs
 
 

@@ -23,11 +23,11 @@ from bayes_mdp.mdp import (
     restart_at_ends,
 )
 from bayes_mdp.mdp.objectives import check_fit
-from bayes_mdp.numerics.array_forms import place_as
+from bayes_mdp.numerics.array_forms import place_as, to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.utils.typing import AnyArray, ArrayLike
+from bayes_mdp.utils.typing import AnyArray
 
 
 def needs_values(regret: str, objective: Objective) -> bool:
@@ -130,7 +130,7 @@ def optimal_plan(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
 def solve_in_float64(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = False) -> Solution:
     """What `solve` says of the true MDP (of each of a batch), computed in float64, as NumPy arrays."""
     with jax.enable_x64(True):
-        exact = jax.tree.map(in_float64, (mdp, objective))
+        exact = to_float64((mdp, objective))
         return jax.device_get((_solve_all if batched else _solve_one)(*exact))
 
 
@@ -163,9 +163,3 @@ def optimal_rate(mdp: MDP | SparseMDP, objective: Objective, *, batched: bool = 
     if not np.all(np.isfinite(best.gap)):
         raise ValueError("regret needs the optimal gain, which depends on the first state here: expected 'oracle_run'")
     return np.asarray(best.gain)
-
-
-def in_float64(leaf: ArrayLike) -> Array:
-    """An array on the device, floats with 64 bits (under `jax.enable_x64`)."""
-    array = np.asarray(leaf)
-    return place_as(array, jnp.float64 if np.issubdtype(array.dtype, np.floating) else None)

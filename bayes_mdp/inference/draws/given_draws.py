@@ -23,7 +23,7 @@ from bayes_mdp.inference.pair_draws import PairDraws, WholeDraws, draws_of_pairs
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labelled_tables import in_order
 from bayes_mdp.mdp.labels import names_of_lists
-from bayes_mdp.mdp.space import END, check_space
+from bayes_mdp.mdp.space import END, check_space, mdps_of_tables
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_labels, check_shape, check_type, described, first_index
 
@@ -281,9 +281,7 @@ def posterior_from_draws(
         mean = np.broadcast_to(known, (*number, *space.shape))
     probs, mean = _check_rows(as_real("transition", rows.values).astype(np.float64), mean, space)
     # Draws in double precision stay so: each is used as it is, none is drawn anew.
-    with jax.enable_x64(True):
-        mdps = jax.vmap(space.mdp)(probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
-        mdps = jax.tree.map(np.asarray, mdps)
+    mdps = mdps_of_tables(space, probs.reshape(-1, *probs.shape[2:]), mean.reshape(-1, *mean.shape[2:]))
     count = number[0] * number[1]
     return GivenDraws(mdps, np.full(count, 1.0 / count), space, number[0])
 

@@ -183,7 +183,7 @@ BATCHES = 16
 
 def rows_of_prior(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
     """Rows of `FEW` draws; every batch has draws of its own. Host side, compiled once for a program."""
-    return _rows(_common(recipe), batch)
+    return _draw(_common(recipe), batch)[0]
 
 
 def check_rows_of_prior(recipe: Recipe) -> None:
@@ -224,8 +224,7 @@ def _problem(recipe: Recipe) -> str:
     """What is wrong with the rows, in one sentence; empty: nothing."""
     # Batch after batch until one draw is possible under the factors.
     for batch in range(BATCHES):
-        with jax.enable_x64(True):
-            rows, possible = map(np.asarray, _compile(recipe)(_key(batch)))
+        rows, possible = _draw(recipe, batch)
         if possible.any():
             return _wrong_row(recipe.space, rows[possible], "prior")
     return ""
@@ -259,18 +258,15 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
     return ""
 
 
-def _rows(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
+def _draw(recipe: Recipe, batch: int) -> tuple[Float[np.ndarray, "N *H S A O"], Bool[np.ndarray, " N"]]:
+    """A batch of draws of the prior: the rows, and whether each draw is possible under factors and observations."""
     with jax.enable_x64(True):
-        return np.asarray(_compile(recipe)(_key(batch))[0])
-
-
-def _key(batch: int) -> PRNGKeyArray:
-    return jax.random.fold_in(jax.random.key(0), batch)
+        rows, possible = _compile(recipe)(jax.random.fold_in(jax.random.key(0), batch))
+        return np.asarray(rows), np.asarray(possible)
 
 
 @lru_cache(maxsize=64)
 def _compile(recipe: Recipe) -> jax.stages.Wrapped:
-    """key -> rows of draws of the sites, and whether each draw is possible under factors and observations."""
 
     def draw(key: PRNGKeyArray) -> tuple[Float[Array, "N *H S A O"], Bool[Array, " N"]]:
         sites = recipe.draw_prior(key, FEW).sites
