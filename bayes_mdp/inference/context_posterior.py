@@ -12,18 +12,17 @@ without covariates.
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpyro import handlers
-from numpyro.infer.util import constrain_fn, potential_energy
 
-from bayes_mdp.inference.detection.trace import improper_value
+from bayes_mdp.inference.detection.degrees import flows_of, union_of
+from bayes_mdp.inference.detection.trace import improper_value, trace_program
 from bayes_mdp.inference.draws.chains import HasChains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
@@ -31,15 +30,14 @@ from bayes_mdp.inference.fitted import MEAN_DRAWS, Fitted
 from bayes_mdp.inference.integrals.mode_draws import ModeDraws, NoModeError, TracedDensity, draw_about_mode, find_mode
 from bayes_mdp.inference.integrals.row_density import MANY, RowDensity, visited_cells
 from bayes_mdp.inference.polya_gamma import stick_draws
-from bayes_mdp.inference.sampled.conditioned_program import conditioned
-from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.recipe import recipe_for, unconstrained_model
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.mdp import Counts, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.abilities import mean_in_float64
 from bayes_mdp.mdp.contexts import Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.mdp.data.transitions import check_log_labels, check_transitions
 from bayes_mdp.mdp.space import mdps_of_tables
-from bayes_mdp.models.isolate import isolated_prior, traced_alone
+from bayes_mdp.models.isolate import isolated_prior, traced_alone, tracing
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable
 from bayes_mdp.models.priors import closed_form_of
 from bayes_mdp.models.regressions import RowLaw, row_laws
@@ -63,6 +61,10 @@ FLAT = 1e4
 """Standard deviation of a coefficient from which on its prior is as good as flat."""
 AT_ONCE = 2**24
 """Probabilities of draws in contexts that are worked out at once."""
+
+Trace: TypeAlias = dict[str, dict[str, Any]]
+"""What NumPyro records of a program."""
+Answer = TypeVar("Answer")
 
 
 @runtime_checkable
@@ -258,18 +260,18 @@ class ContextPosterior:
             if self.parts is not None:
                 self._kept[place] = self.parts(self.contexts.take(np.array([place])))
             else:
-                self._kept[place] = self._draws_of(place)
+                self._kept[place] = self._draws(self.space.alone, place)
         return self._kept[place]
 
-    def _draws_of(self, place: int) -> ContextDraws:
-        tables, alone = self.tables, self.space.alone
-        mdps = mdps_of_tables(alone, tables.rows[:, place], tables.reward[:, place])
+    def _draws(self, space: StateActionSpace, place: int | slice) -> ContextDraws:
+        """The draws of one context, or of all of them as the steps of a path."""
+        tables = self.tables
+        mdps = mdps_of_tables(space, tables.rows[:, place], tables.reward[:, place])
         # Draws of chains have equal weight; those about the mode were resampled by theirs.
-        number = len(tables.rows)
+        weights = np.full(len(tables.rows), 1.0 / len(tables.rows))
         visits = None if self.counts is None else self.counts[place].sum(-1)
-        outcomes = {name: outcome._draws_of(place) for name, outcome in self.paired.items()}
-        weights = np.full(number, 1.0 / number)
-        return ContextDraws(mdps, weights, alone, self.num_chains, self.worth_each, visits, outcomes or None)
+        outcomes = {name: outcome._draws(space, place) for name, outcome in self.paired.items()}
+        return ContextDraws(mdps, weights, space, self.num_chains, self.worth_each, visits, outcomes or None)
 
     @cached_property
     def paired(self) -> "dict[str, ContextPosterior]":
@@ -441,15 +443,7 @@ class ContextPosterior:
         # Row h of the path is a context, and its rows become those of step h: an MDP with a horizon as long as the
         # path. All else is as in one context: masks, listed successors, outcomes.
         moved = self._in_new_contexts(self.contexts.read(path))
-        space = replace(self.space.alone, horizon=len(moved.contexts))
-
-        def draws(one: ContextPosterior, outcomes: dict[str, ContextDraws] | None) -> ContextDraws:
-            rows, reward = one.tables
-            mdps = mdps_of_tables(space, rows, reward)
-            equal, visits = np.full(len(rows), 1.0 / len(rows)), None if one.counts is None else one.counts.sum(-1)
-            return ContextDraws(mdps, equal, space, one.num_chains, one.worth_each, visits, outcomes)
-
-        return draws(moved, {name: draws(outcome, None) for name, outcome in moved.paired.items()} or None)
+        return moved._draws(replace(self.space.alone, horizon=len(moved.contexts)), slice(None))
 
     def coefficients(self, name: str | None = None) -> "pd.DataFrame":
         """The coefficients of a law of rows or rewards on the scale of its columns: mean, sd, and 95 % interval.
@@ -1035,33 +1029,31 @@ def tables_by_context(mdps: Any, space: ContextSpace) -> Tables:
     return Tables(rows, np.asarray(mdps.reward, np.float64).reshape(shape))
 
 
-@traced_alone
 def _site_shapes(program: Prior, space: ContextSpace) -> dict[str, tuple[int, ...]]:
     """The shapes of the latent sites of a program in a space with contexts."""
-    seeded: Any = handlers.seed(with_improper(program), 0)
-    shapes: dict[str, tuple[int, ...]] = {}
 
-    def run() -> Array:
-        with handlers.trace() as trace:
-            rows = seeded(space).transition_probs
+    def shapes(spec: MDPSpec, trace: Trace) -> dict[str, tuple[int, ...]]:
+        del spec
         latent = (s for s in trace.values() if s["type"] == "sample" and not s["is_observed"])
-        # Improper priors have no draws: zeros stand in for them, since shapes alone are wanted and eval_shape
-        # computes nothing.
-        shapes.update({site["name"]: jnp.shape(site["value"]) for site in latent})
-        return rows
+        return {site["name"]: jnp.shape(site["value"]) for site in latent}
+
+    return _on_shapes(program, space, shapes)
+
+
+@traced_alone
+def _on_shapes(program: Prior, space: ContextSpace, look: Callable[[MDPSpec, Trace], Answer]) -> Answer:
+    """What is seen of what a program returns, and of its trace, by shapes alone: nothing is computed."""
+    seeded: Any = handlers.seed(handlers.substitute(program, substitute_fn=improper_value), 0)
+    answers: list[Answer] = []
+
+    def run() -> None:
+        with handlers.trace() as trace:
+            spec = seeded(space)
+        answers.append(look(spec, trace))
 
     with jax.enable_x64(True):
         jax.eval_shape(run)
-    return shapes
-
-
-def with_improper(program: Callable[..., Any]) -> Any:
-    """A program that runs although some of its sites have no proper prior to be drawn from.
-
-    Args:
-        program: of a space, or of data.
-    """
-    return handlers.substitute(program, substitute_fn=improper_value)
+    return answers[0]
 
 
 class Seen(NamedTuple):
@@ -1085,7 +1077,6 @@ class Seen(NamedTuple):
         return law.kind in ("logit", "stick") and known and law.group is None
 
 
-@traced_alone
 def by_outcome(program: Prior, space: ContextSpace) -> bool:
     """Whether the rewards of a program depend on what follows.
 
@@ -1093,54 +1084,23 @@ def by_outcome(program: Prior, space: ContextSpace) -> bool:
         program: of the space.
         space: with contexts.
     """
-    seeded: Any = handlers.seed(with_improper(program), 0)
-    seen: list[bool] = []
-
-    def run() -> Array:
-        spec = seeded(space)
-        seen.append(rewards_in_contexts(spec, space).by_outcome)
-        return spec.transition_probs
-
-    with jax.enable_x64(True):
-        jax.eval_shape(run)
-    return seen[0]
+    return _on_shapes(program, space, lambda spec, _: rewards_in_contexts(spec, space).by_outcome)
 
 
-@traced_alone
 def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
     """Refuse a program whose rows and rewards hang together, by a common site or through the prior of one.
 
-    Read from the data flow: every result of an equation depends on all that goes into it. Sites whose density depends
-    on other sites belong together with these.
+    Read from the data flow: sites, factors and observations whose density depends on other sites belong together with
+    these.
     """
-    # A dependency analysis on the jaxpr: which sites are behind the rows, behind the rewards, behind each density.
-    shapes = _site_shapes(program, space)
-
-    def run(values: dict[str, Array]) -> tuple[Any, Any, dict[str, Array]]:
-        with handlers.trace() as trace:
-            spec: Any = handlers.seed(handlers.substitute(program, data=values), 0)(space)
-        # The density of a site ties it to the sites that its parameters are made of.
-        densities = {site: jnp.sum(trace[site]["fn"].log_prob(values[site])) for site in shapes}
-        table = rewards_in_contexts(spec, space)
-        return (
-            rows_in_contexts(spec, space),
-            [jnp.asarray(x) for x in jax.tree.leaves((table.law, table.known))],
-            densities,
-        )
-
-    with jax.enable_x64(True):
-        start = {site: jnp.zeros(shape) for site, shape in shapes.items()}
-        closed = jax.make_jaxpr(run)(start)
-        rows, paid, densities = jax.tree.unflatten(
-            jax.tree.structure(jax.eval_shape(run, start)),
-            _sites_behind(closed.jaxpr, list(jax.tree.leaves({s: s for s in start}))),
-        )
+    with jax.enable_x64(True), tracing():
+        flows = flows_of(trace_program(side_by_side(program, space), space.side_by_side))
+    together = [union_of(parts) | {site} for site, parts in flows.densities.items()]
     # Close the set of sites behind the rows under "share a density"; a site of the rewards in it is a common one.
-    together = [behind | {site} for site, behind in densities.items()]
-    reach = set(rows)
+    reach = union_of(flows.laws["transition"])
     while any(group & reach and not group <= reach for group in together):
-        reach |= set().union(*(group for group in together if group & reach))
-    common = sorted(reach & set().union(*paid))
+        reach |= frozenset().union(*(group for group in together if group & reach))
+    common = sorted(reach & union_of(flows.laws["reward"]))
     if common:
         raise ValueError(
             f"rows and rewards of {name} both depend on site {common[0]!r}, so that an outcome cannot be learnt apart "
@@ -1148,18 +1108,6 @@ def _refuse_common(name: str, program: Prior, space: ContextSpace) -> None:
         )
 
 
-def _sites_behind(jaxpr: Any, names: list[str]) -> list[frozenset[str]]:
-    """The inputs behind every output of a program, by their names."""
-    behind: dict[Any, frozenset[str]] = {var: frozenset([name]) for var, name in zip(jaxpr.invars, names, strict=True)}
-    known = lambda x: behind.get(x, frozenset()) if not hasattr(x, "val") else frozenset()  # noqa: E731
-    # Equations come in order, so that one pass forward suffices. Calls inside count as depending on all that goes in.
-    for equation in jaxpr.eqns:
-        sources = frozenset().union(*map(known, equation.invars))
-        behind |= dict.fromkeys(equation.outvars, sources)
-    return [known(x) for x in jaxpr.outvars]
-
-
-@traced_alone
 def look_at(prior: Prior, space: ContextSpace) -> Seen:
     """The row laws that a program calls, and whether it does more than return the rows of one.
 
@@ -1170,20 +1118,13 @@ def look_at(prior: Prior, space: ContextSpace) -> Seen:
     Raises:
         ValueError, TypeError: rows or rewards that do not fit the space.
     """
-    with row_laws() as met, jax.enable_x64(True):
-        seen: list[Any] = []
+    with row_laws() as met:
+        return _on_shapes(prior, space, lambda spec, trace: _see(tuple(met), spec, trace, space))
 
-        def run() -> Array:
-            with handlers.trace() as trace:
-                spec: Any = handlers.seed(with_improper(prior), 0)(space)
-            rows = rows_in_contexts(spec, space)
-            rewards_in_contexts(spec, space)
-            seen.append((spec, trace))
-            return rows
 
-        jax.eval_shape(run)
-    spec, trace = seen[0]
-    laws = tuple(met)
+def _see(laws: tuple[RowLaw, ...], spec: MDPSpec, trace: Trace, space: ContextSpace) -> Seen:
+    rows_in_contexts(spec, space)
+    rewards_in_contexts(spec, space)
     allowed = set(laws[0].sites) if laws else set()
     # Sites beside those of the law, or rows that were changed after it, rule out the samplers of one law.
     extra = [name for name, site in trace.items() if site["type"] == "sample" and name not in allowed]
@@ -1239,45 +1180,19 @@ def about_mode(
     with jax.enable_x64(True):
         recipe = recipe_for(isolated_prior(program), space, Laplace())
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
-        assert recipe.prior is not None
-        model = conditioned(recipe.prior, space)
         # Newton steps run on the unconstrained scale, where every site is a vector of reals.
-        potential, shapes, constrained = _minus_log_density(model, statistics)
-        density = TracedDensity(potential)
-        zeros, unravel = ravel_pytree(shapes)
+        model = unconstrained_model(recipe)
+        if model.held:
+            site = next(iter(model.held))
+            raise ValueError(f"prior: site {site!r} is discrete, which has no mode to draw about, expected 'nuts'")
+        density = TracedDensity(lambda point: -model.place_one(point, {}, statistics)[0])
         try:
-            made = draw_about_mode(host_generator(key), density, np.zeros(zeros.size), num_draws)
+            made = draw_about_mode(host_generator(key), density, np.zeros(model.dimension), num_draws)
         except NoModeError as error:
-            raise ValueError(_runs_away("laplace", error, unravel, laws)) from None
-        points = jnp.asarray(made.points)
+            raise ValueError(_runs_away("laplace", error, model.split, laws)) from None
         # Back to the support of each site, all draws at once.
-        sites = jax.tree.map(np.asarray, jax.vmap(lambda point: constrained(unravel(point)))(points))
+        sites = model.place(made.points, {}, statistics).values
         return made, {name: sites[name] for name in recipe.latents}
-
-
-@traced_alone
-def _minus_log_density(model: Any, statistics: Any) -> tuple[Callable, dict[str, Array], Callable]:
-    """Minus the log density of a point, zeros of the shapes of the sites, and their values at a point."""
-    with handlers.trace() as trace:
-        handlers.seed(with_improper(model), 0)(statistics)
-    sites = {n: s for n, s in trace.items() if s["type"] == "sample" and not s["is_observed"]}
-    discrete = [name for name, site in sites.items() if site["fn"].support.is_discrete]
-    if discrete:
-        raise ValueError(f"prior: site {discrete[0]!r} is discrete, which has no mode to draw about, expected 'nuts'")
-    # biject_to includes the log Jacobian in potential_energy: the mode is that of the unconstrained density.
-    bijections = {name: dist.biject_to(site["fn"].support) for name, site in sites.items()}
-    shapes = {n: jnp.zeros(bijections[n].inverse_shape(jnp.shape(s["value"]))) for n, s in sites.items()}
-    _, unravel = ravel_pytree(shapes)
-
-    @traced_alone
-    def potential(point: Array) -> Array:
-        return jnp.asarray(potential_energy(model, (statistics,), {}, unravel(point)))
-
-    @traced_alone
-    def constrained(values: dict[str, Array]) -> dict[str, Array]:
-        return constrain_fn(model, (statistics,), {}, values)
-
-    return potential, shapes, constrained
 
 
 def _runs_away(method: str, error: NoModeError, unravel: Callable, laws: tuple[RowLaw, ...]) -> str:
@@ -1286,7 +1201,7 @@ def _runs_away(method: str, error: NoModeError, unravel: Callable, laws: tuple[R
     if error.direction is None:
         return f"{text}; expected method='nuts'"
     # The largest entry of the direction in which the density keeps growing names the coefficient at fault.
-    moved = {name: np.abs(np.asarray(x)) for name, x in unravel(jnp.asarray(error.direction)).items()}
+    moved = {name: np.abs(x) for name, x in unravel(error.direction).items()}
     name = max(moved, key=lambda each: moved[each].max())
     law = next((law for law in laws if law.sites[0] == name), None)
     where = f"site {name!r}"

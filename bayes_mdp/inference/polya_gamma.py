@@ -19,15 +19,13 @@ import numpyro.distributions as dist
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.linalg import cho_solve, solve_triangular
 
-from bayes_mdp.inference.draws.chains import MAX_R_HAT, MIN_ESS, effective_size, split_r_hat
+from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.integrals.row_density import VisitedCells, visited_cells
 from bayes_mdp.models.regressions import RowLaw
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
-
-MOST_SLICES = 200
-"""Points that a slice looks at; more are a fault."""
+from bayes_mdp.random.slice_sampling import slice_step
 
 
 class _Stick(NamedTuple):
@@ -110,7 +108,7 @@ def stick_draws(
         name: np.stack([np.stack([stick[i] for stick in chain], -1) for chain in chains])
         for i, name in enumerate(names)
     }
-    problems = _problems(drawn) if options.num_chains > 1 and options.num_samples >= 4 else []
+    problems = Chains(dict(drawn)).problems() if options.num_chains > 1 and options.num_samples >= 4 else []
     return {name: x.reshape(-1, *x.shape[2:]) for name, x in drawn.items()}, problems
 
 
@@ -164,42 +162,10 @@ def _chain(rng: np.random.Generator, stick: _Stick, options: Gibbs) -> tuple[np.
 
 
 def _draw_scale(rng: np.random.Generator, tau: float, squares: float, number: int) -> float:
-    """tau given intercepts Normal(0, tau^2), tau ~ HalfNormal(1): a slice in log tau, stepped out and shrunk."""
+    """tau given intercepts Normal(0, tau^2), tau ~ HalfNormal(1): a slice in log tau."""
 
     def height(t: float) -> float:
         # log density of log tau: the Jacobian turns tau^-number into tau^-(number - 1).
         return -(number - 1) * t - 0.5 * squares * np.exp(-2 * t) - 0.5 * np.exp(2 * t)
 
-    now = np.log(tau)
-    # Neal (2003): a level below the density, then step out, then shrink about the present point.
-    level = height(now) - rng.exponential()
-    low = now - rng.random()
-    high = low + 1.0
-    for _ in range(MOST_SLICES):
-        if height(low) <= level:
-            break
-        low -= 1.0
-    for _ in range(MOST_SLICES):
-        if height(high) <= level:
-            break
-        high += 1.0
-    for _ in range(MOST_SLICES):
-        new = low + (high - low) * rng.random()
-        if height(new) > level:
-            return float(np.exp(new))
-        low, high = (new, high) if new < now else (low, new)
-    raise ArithmeticError(f"a slice of {MOST_SLICES} points found no scale of the groups")
-
-
-def _problems(drawn: dict[str, Any]) -> list[str]:
-    """What r-hat and the effective sample size of every number say against the chains."""
-    lines = []
-    for name, x in drawn.items():
-        flat = x.reshape(*x.shape[:2], -1)
-        r_hat = float(np.nanmax(np.asarray(split_r_hat(flat))))
-        size = float(np.nanmin(np.asarray(effective_size(flat))))
-        if r_hat > MAX_R_HAT:
-            lines.append(f"chains disagree: the largest r-hat of site {name!r} is {r_hat:.3f}, expected {MAX_R_HAT}")
-        if size < MIN_ESS:
-            lines.append(f"few independent draws: {size:.0f} of site {name!r}; give more samples (Gibbs(num_samples=))")
-    return lines
+    return float(np.exp(slice_step(rng, np.log(tau), height, 1.0, most=None)))

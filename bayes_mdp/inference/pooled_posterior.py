@@ -12,7 +12,6 @@ the density prod_j S(n_j, t_j) (a m_j)^t_j Gamma(a) / Gamma(a + n), S the Stirli
 of outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and Blei 2006).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,6 +38,7 @@ from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes, pooled_outcomes, state_rows
 from bayes_mdp.numerics.products import einsum
+from bayes_mdp.random.slice_sampling import slice_step
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
@@ -310,7 +310,6 @@ def _dirichlet(rng: np.random.Generator, concentration: Float[np.ndarray, "*n J"
 
 
 EARLY = 4096  # customers of a restaurant that are seated one by one
-_MOST_STEPS = 50  # of a slice, to both sides
 
 
 def table_numbers(
@@ -377,32 +376,6 @@ def log_counts_density(
     repeated, number = own[~seen_once], counts[~seen_once]
     outcomes = np.log(own[seen_once]).sum() + (gammaln(repeated + number) - gammaln(repeated)).sum()
     return float(outcomes - (gammaln(total + total_counts) - gammaln(total)).sum())
-
-
-def slice_step(rng: np.random.Generator, start: float, log_density: Callable[[float], float], width: float) -> float:
-    """A draw that leaves a density of one number invariant, by stepping out and shrinkage (Neal 2003).
-
-    Args:
-        rng: random.
-        start: where the chain is.
-        log_density: up to a constant; finite at `start`.
-        width: of a step, about the size of the density's bulk.
-    """
-    height = log_density(start) - rng.exponential()
-    low = start - width * rng.random()
-    high = low + width
-    # The steps are shared between both sides at random, which keeps the density where they run out.
-    left = int(rng.integers(_MOST_STEPS))
-    right = _MOST_STEPS - 1 - left
-    while left > 0 and log_density(low) > height:
-        low, left = low - width, left - 1
-    while right > 0 and log_density(high) > height:
-        high, right = high + width, right - 1
-    while True:
-        value = low + (high - low) * rng.random()
-        if log_density(value) > height:
-            return value
-        low, high = (value, high) if value < start else (low, value)
 
 
 Pairs = Float[AnyArray, "*H S A"]

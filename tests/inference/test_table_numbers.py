@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import kstest, norm
 
 from bayes_mdp.inference import pooled_posterior as module
-from bayes_mdp.inference.pooled_posterior import slice_step, table_numbers
+from bayes_mdp.inference.pooled_posterior import table_numbers
+from bayes_mdp.random.slice_sampling import slice_step
 
 pytestmark = pytest.mark.numerics
 

@@ -238,22 +238,18 @@ def test_a_record_is_kept_of_every_law():
 
 def most_likely(program, space, log):
     """(log likelihood, sites) at the mode under a prior that is as good as flat."""
-    from jax.flatten_util import ravel_pytree
-
-    from bayes_mdp.inference.context_posterior import _minus_log_density
     from bayes_mdp.inference.draws.methods import Laplace
-    from bayes_mdp.inference.sampled.conditioned_program import conditioned
-    from bayes_mdp.inference.sampled.recipe import recipe_for
+    from bayes_mdp.inference.sampled.recipe import recipe_for, unconstrained_model
     from bayes_mdp.inference.sampled.sampled_fit import statistics_on_host
 
     wide = space.side_by_side
     with jax.enable_x64(True):
         recipe = recipe_for(side_by_side(program, space), wide, Laplace())
         statistics = statistics_on_host(recipe, log.covariates.moved(log.transitions, space.n_states))
-        potential, shapes, constrained = _minus_log_density(conditioned(recipe.prior, wide), statistics)
-        zeros, unravel = ravel_pytree(shapes)
-        point, _, _ = find_mode(TracedDensity(potential), np.zeros(zeros.size))
-        sites = jax.tree.map(np.asarray, constrained(unravel(point)))
+        model = unconstrained_model(recipe)
+        density = TracedDensity(lambda point: -model.place_one(point, {}, statistics)[0])
+        point, _, _ = find_mode(density, np.zeros(model.dimension))
+        sites = {name: x[0] for name, x in model.place(point[None], {}, statistics).values.items()}
         rows = handlers.seed(handlers.substitute(program, data=sites), 0)(space).transition_probs
         counts = np.asarray(statistics.counts.transitions).reshape(rows.shape)
         rows = np.asarray(rows)

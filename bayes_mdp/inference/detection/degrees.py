@@ -10,15 +10,17 @@ The rules are an allow-list of linear operations. An operation without a rule is
 so that a rule that is missing costs a closed form and never makes a wrong one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jaxtyping import PyTree
 
 from bayes_mdp.inference.detection.dataflow import MOVES
-from bayes_mdp.inference.detection.trace import Program
+from bayes_mdp.inference.detection.trace import KEY, Program
 from bayes_mdp.numerics.jaxprs import inner_jaxpr, scan_parts
 
 HIGHER = 2
@@ -69,12 +71,25 @@ def site_flow(name: str) -> Flow:
 
 def is_affine(program: Program, sites: frozenset[str], parameter: str) -> bool:
     """Whether `parameter` of the reward law is affine in `sites` together, with coefficients that are known numbers."""
-    # All sites in question are one variable, the others another.
-    inputs = [site_flow("inside" if name in sites else "outside") for name in sorted(program.values)]
-    structure = jax.tree.structure(program.outputs)
-    flows = output_flows(program.closed.jaxpr, [*inputs, site_flow("outside")])  # the last input is the key
-    # Of degree one in them, and free of the rest.
-    return jax.tree.unflatten(structure, flows).laws["reward"][parameter].degrees in ({}, {"inside": 1})
+    # All sites in question are one variable, the others another. Of degree one in them, and free of the rest.
+    flows = flows_of(program, lambda name: "inside" if name in sites else "outside")
+    return flows.laws["reward"][parameter].degrees in ({}, {"inside": 1})
+
+
+def flows_of(program: Program, variable: Callable[[str], str] = str) -> Any:
+    """What the outputs of a traced program are made of: its `Outputs`, with flows in the place of arrays.
+
+    Args:
+        program: traced.
+        variable: site (or `KEY`, the random numbers of no site) -> what it is called; those of one name are one.
+    """
+    inputs = [site_flow(variable(name)) for name in (*sorted(program.values), KEY)]
+    return jax.tree.unflatten(jax.tree.structure(program.outputs), output_flows(program.closed.jaxpr, inputs))
+
+
+def union_of(flows: PyTree) -> frozenset[str]:
+    """The sites that any of some flows depends on."""
+    return frozenset().union(*(flow.sites for flow in jax.tree.leaves(flows)))
 
 
 def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:

@@ -28,7 +28,6 @@ from scipy.special import gammaln, logsumexp
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE
 from bayes_mdp.inference.detection.probe import Probe
 from bayes_mdp.inference.detection.trace import trace_program
-from bayes_mdp.inference.draws.chains import trace_latents
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards
 from bayes_mdp.inference.integrals.importance import (
     MOST_NUMBERS,
@@ -52,8 +51,8 @@ from bayes_mdp.inference.integrals.quadrature import (
     search,
 )
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned
-from bayes_mdp.inference.sampled.recipe import Recipe
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows
+from bayes_mdp.inference.sampled.recipe import Recipe, unconstrained_model
 from bayes_mdp.models.joint import OBSERVED_REWARD
 from bayes_mdp.models.mdp_spec import reward_table
 from bayes_mdp.numerics.host_program import HostProgram
@@ -215,7 +214,7 @@ class CellModel:
     """
 
     def __init__(self, recipe: Recipe, cells: Cells, data: Rows) -> None:
-        model = model_of(recipe)
+        model = unconstrained_model(recipe)
         self.model, self.data = model, data
         self.elements = np.concatenate([model.places[name].ravel() for name in cells.sites])
         self.shared = np.setdiff1d(np.arange(model.dimension), self.elements)
@@ -404,7 +403,7 @@ def _free(
 @lru_cache(maxsize=64)
 def _prior_terms_of(recipe: Recipe, sites: tuple[str, ...], names: tuple[str, ...]) -> HostProgram:
     """(shared [D], elements [E]) -> log densities without data, these parameters of the law in each cell; mapped."""
-    model = model_of(recipe)
+    model = unconstrained_model(recipe)
 
     def at(rows: tuple[Array, Array]) -> tuple[Array, Array, tuple[Array, ...]]:
         densities, spec = model.densities(_free(model, sites, *rows), None)
@@ -514,28 +513,12 @@ def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
 
 def allows_integral(recipe: Recipe) -> bool:
     """Whether its sites are proper, continuous and not too many for importance sampling."""
-    model = model_of(recipe)
+    model = unconstrained_model(recipe)
     return not recipe.improper and not model.held and model.dimension <= MOST_NUMBERS
 
 
 DRAWS = 1000
 """Whose reward laws are computed at once."""
-
-
-@lru_cache(maxsize=64)
-def model_of(recipe: Recipe) -> UnconstrainedModel:
-    """The density of the sites behind the rewards, given data.
-
-    Args:
-        recipe: of the rewards.
-    """
-    assert recipe.prior is not None
-    model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
-    sites = trace_latents(model, None)
-    shapes = {site["name"]: jax.ShapeDtypeStruct(np.shape(site["value"]), site["value"].dtype) for site in sites}
-    discrete = {site["name"] for site in sites if site["fn"].support.is_discrete}
-    free = {name: x for name, x in shapes.items() if name not in discrete}
-    return UnconstrainedModel(model, free, {name: shapes[name] for name in discrete}, {})
 
 
 cells_of = lru_cache(maxsize=64)(find_cells)
@@ -555,7 +538,7 @@ def integrate_rewards(
     Raises:
         NotIntegrableError: the weights are not to be relied on; says why.
     """
-    model = model_of(recipe)
+    model = unconstrained_model(recipe)
     expected = None if near is None else model.unconstrained(near, {}, data)
     # Draws of the prior show the scale of every number.
     points, cells, integral = model.points(rng, {}), cells_of(recipe), None

@@ -99,6 +99,10 @@ class UnconstrainedModel:
             start += places[name].size
         return places
 
+    def split(self, point: Float[AnyArray, " D"]) -> dict[str, AnyArray]:
+        """{continuous site: its numbers in a point}, in the unconstrained shape of the site."""
+        return {name: point[place] for name, place in self.places.items()}
+
     @traced_alone
     def densities(self, free: Mapping[str, Array], data: PyTree) -> tuple[dict[str, tuple[Array, Array]], Any]:
         """{site: (log density, log |dx / du|)} at unconstrained values, and what the model returns there. Traceable.

@@ -21,9 +21,10 @@ from bayes_mdp.inference.detection.trace import (
     is_bent,
     trace_program,
 )
-from bayes_mdp.inference.draws.chains import Model, Site, unique_trace
+from bayes_mdp.inference.draws.chains import Model, Site, trace_latents, unique_trace
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
+from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel
 from bayes_mdp.inference.sampled.algorithms import Drawn, by_laplace, by_nuts, by_svi
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, conditioned, rows_of
 from bayes_mdp.inference.summary import Observed
@@ -207,15 +208,9 @@ class Recipe:
 
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
 
-    @traced_alone
     def reward_tables(self, sites: Mapping[str, AnyArray]) -> RewardTable:
         """The reward law of every draw; its arrays have a leading axis N."""
-
-        def one(values: dict[str, Array]) -> RewardTable:
-            spec = cast(MDPSpec, handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)(self.space))
-            return reward_table(spec, self.space)
-
-        return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
+        return self.tables(sites)[1]
 
 
 @traced_alone
@@ -318,3 +313,19 @@ def _density(recipe: Recipe) -> Model:
     """One model object for equal recipes: the bridge compiles for an object."""
     assert recipe.prior is not None
     return conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
+
+
+@lru_cache(maxsize=64)
+def unconstrained_model(recipe: Recipe) -> UnconstrainedModel:
+    """The density of the latent sites given data, on the unconstrained scale.
+
+    Args:
+        recipe: with its program.
+    """
+    assert recipe.prior is not None
+    model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
+    sites = trace_latents(model, None)
+    shapes = {site["name"]: jax.ShapeDtypeStruct(np.shape(site["value"]), site["value"].dtype) for site in sites}
+    discrete = {site["name"] for site in sites if site["fn"].support.is_discrete}
+    free = {name: x for name, x in shapes.items() if name not in discrete}
+    return UnconstrainedModel(model, free, {name: shapes[name] for name in discrete}, {})

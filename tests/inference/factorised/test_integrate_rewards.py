@@ -18,7 +18,7 @@ from bayes_mdp.inference.factorised import integrate_rewards
 from bayes_mdp.inference.factorised.integrate_rewards import CellModel, Profiles, find_cells
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.conditioned_program import Rows
-from bayes_mdp.inference.sampled.recipe import recipe_for
+from bayes_mdp.inference.sampled.recipe import recipe_for, unconstrained_model
 from bayes_mdp.models import MDPSpec
 
 S, A = 3, 2
@@ -274,7 +274,7 @@ def spread_by_action(space):
 def test_every_reward_counts_once(program, closed):
     """The terms of the cells add up to the density of the program; weights and many rewards of one pair with them."""
     recipe = recipe_for(program, SPACE, NUTS(), rewards_only=True)
-    cells, model = find_cells(recipe), integrate_rewards.model_of(recipe)
+    cells, model = find_cells(recipe), unconstrained_model(recipe)
     assert cells.sites == ("mean",)
     rows = jax.tree.map(np.asarray, recipe.summarise(log(90)))
     rows = replace(rows, weight=rows.weight * np.where(np.arange(90) % 7 == 0, 0.0, 1.0 + 0.5 * (np.arange(90) % 2)))
