@@ -18,7 +18,7 @@ import pytest
 from numpyro import handlers
 
 import bayes_mdp as bm
-from bayes_mdp.decisions import knowing
+from bayes_mdp.decisions import ValueOptions, knowing
 from bayes_mdp.decisions.for_whom import all_policies
 from bayes_mdp.inference.context_posterior import (
     ContextPosterior,
@@ -182,10 +182,10 @@ def test_values_of_populations_and_of_covariates_are_those_of_random_draws_by_ha
     given = {"objective": bm.Discounted(RATE), "initial": BEGINS, "num_draws": 64}
     order = bm.policy_value(key, posterior, [0, 1], by="context", **given)
     for number, context in enumerate(order.values.values()):
-        alone = bm.policy_value(key, posterior, [0, 1], population=np.eye(4)[number], **given)
+        alone = bm.policy_value(key, posterior, [0, 1], options=ValueOptions(population=np.eye(4)[number]), **given)
         assert np.array_equal(alone.draws, context.draws)
         np.testing.assert_allclose(np.sort(alone.draws), np.sort(values[1, :, number]), rtol=1e-6)
-    everybody = bm.policy_value(key, posterior, [0, 1], population=weights, **given)
+    everybody = bm.policy_value(key, posterior, [0, 1], options=ValueOptions(population=weights), **given)
     np.testing.assert_allclose(np.sort(everybody.draws), np.sort(values[1] @ weights), rtol=1e-6)
     about = {"population": weights, **given}
     age, both = (value_of_covariates(key, posterior, by=by, **about) for by in ("age", "context"))

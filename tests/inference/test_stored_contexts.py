@@ -224,7 +224,7 @@ def test_verdicts_by_subgroup_say_what_more_of_an_outcome_a_policy_brings(key):
     posterior = drawn().with_outcomes({"cost": drawn(seed=1)})
     about = {"initial": [0.5, 0.5], "num_draws": 64}
     decided = decide_by_subgroup(
-        key, posterior, read(), OBJECTIVE, {"y": [1, 1]}, ["sex"], baseline=[0, 0], options=SubgroupOptions(**about)
+        key, posterior, read(), OBJECTIVE, {"y": [1, 1]}, ["sex"], options=SubgroupOptions(baseline=[0, 0], **about)
     )
     new, old = (bm.policy_value(key, posterior, policy, OBJECTIVE, by=["sex"], **about) for policy in ([1, 1], [0, 0]))
     for sex, verdict in decided.verdicts.items():
