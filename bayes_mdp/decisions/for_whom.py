@@ -140,7 +140,7 @@ def read_population(posterior: InContexts, population: Any) -> Weights:
     if isinstance(population, str):
         raise ValueError(f"population is {population!r}, expected 'log', a DataFrame of people, or weights of contexts")
     # Weights of contexts: of no known number of people.
-    refuse_labels("population", population)
+    refuse_labels("population", population, "posterior.contexts")
     weights = as_real("population", population).astype(np.float64)
     check_shape("population", weights, (len(contexts),), "context")
     check_not_negative("population", weights)

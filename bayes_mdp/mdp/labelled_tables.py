@@ -73,18 +73,24 @@ def by_label(name: str, values: Any) -> Any:
     return mapping
 
 
-def refuse_labels(name: str, values: object) -> None:
-    """Refuse a labelled table where there is no space yet, whose order it could be put into.
+def refuse_labels(name: str, values: Any, order_of: str = "the space") -> None:
+    """Refuse a labelled table where nothing is known of the labels, in whose order it could be put.
+
+    Args:
+        name: of the argument, for messages.
+        values: what a caller gave.
+        order_of: what has the order that is meant.
 
     Raises:
         TypeError: what there is, and what to write.
     """
     if is_labelled(values):
         labels = next(x for x in _labels(values).values() if x is not None and x != list(range(len(x))))
-        order = "list(space.state_names)" + (", list(space.action_names)" if np.ndim(values) > 1 else "")  # type: ignore[arg-type]
+        order = "list(space.state_names)" + (", list(space.action_names)" if np.ndim(values) > 1 else "")
+        example = f", such as {name}.loc[{order}].to_numpy()" if order_of == "the space" else ""
         raise TypeError(
             f"{name} is a {type(values).__name__} with the labels {label_list(labels)}, expected an array in the order "
-            f"of the space, such as {name}.loc[{order}].to_numpy()"
+            f"of {order_of}{example}"
         )
 
 

@@ -453,7 +453,7 @@ def _place(i: int, axis: str, names: tuple[Hashable, ...], label: object) -> int
 
 
 def _read_cost(cost: ArrayLike, number: int) -> Float[np.ndarray, " C"]:
-    refuse_labels("cost", cost)
+    refuse_labels("cost", cost, "the candidates")
     array = np.asarray(as_real("cost", cost, "a number greater than 0"), np.float64)
     check_positive("cost", array)
     if array.ndim:
