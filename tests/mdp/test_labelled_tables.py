@@ -98,6 +98,7 @@ def test_what_does_not_fit_is_named(case):
         "loc": lambda: bm.models.dirichlet_normal_gamma(loc=frame(PAID, 0)),
         "transition_probs": lambda: bm.models.MDPSpec(xr.DataArray(pd.DataFrame(PROBS, STATES, STATES)), 0.0),
         "legal": lambda: bm.StateActionSpace(3, 3, states=STATES, actions=ACTIONS, legal=frame(PAID > 0, 0)),
+        "allowed": lambda: bm.decisions.PolicyLimits(allowed=pd.crosstab(list(STATES), list(ACTIONS)) > 0),
         "policy": lambda: bm.evaluate(bm.MDP(ROWS[0, 0], PAID), frame(PROBS, 0), OBJECTIVE),
     }.items(),
 )

@@ -20,6 +20,7 @@ from bayes_mdp.decisions.host_optima import TIE, action_values, best_policies
 from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
 from bayes_mdp.mdp import MDP, Objective, SparseMDP
+from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
@@ -60,6 +61,11 @@ class Budget:
         object.__setattr__(self, "probability", float(self.probability))
 
 
+def _allowed(actions: object) -> np.ndarray | None:
+    refuse_labels("allowed", actions)
+    return None if actions is None else np.asarray(as_mask("allowed", actions))
+
+
 class PolicyLimits(eqx.Module):
     """Which policies `choose` and `decide` may take: legal actions, what was tried often enough, budgets.
 
@@ -81,9 +87,7 @@ class PolicyLimits(eqx.Module):
         ValueError: a count below 0, a change outside (0, 1]. TypeError: no mask, no bool, budgets that are none.
     """
 
-    allowed: Bool[np.ndarray, "S A"] | None = eqx.field(
-        default=None, converter=lambda x: None if x is None else np.asarray(as_mask("allowed", x))
-    )
+    allowed: Bool[np.ndarray, "S A"] | None = eqx.field(default=None, converter=_allowed)
     min_count: int = 0
     bootstrap_below: int | None = None
     max_change: float = 1.0
