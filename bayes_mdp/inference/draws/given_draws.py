@@ -233,9 +233,9 @@ def posterior_from_draws(
 
     Args:
         draws: see `Draws`. Arrays begin with an axis of draws, or with two, of chains and draws. Names of a CSV file
-            are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1; `.chain` says the chain of a row, and
-            `.iteration` its place in it. Rows of Stan that are no draws are left out: those of its warm-up, and the
-            mean, which a variational fit writes first.
+            are those of Stan (`P.1.2.3`) or of R (`P[1,2,3]`), counted from 1 or from 0; `.chain` says the chain of a
+            row, and `.iteration` its place in it. Rows of Stan that are no draws are left out: those of its warm-up,
+            and the mean, which a variational fit writes first.
         transition: the variable of the probabilities, (step,) state, action, outcome; or {action: variable} with state,
             outcome. The last outcome is the end of an episode where there is one more than states.
         reward: the variable of the mean rewards, (step,) state, action; {action: variable}; or known rewards, [*H S A].
@@ -540,10 +540,10 @@ def _of_csv(paths: Sequence[Path]) -> dict[str, np.ndarray]:
         raise ValueError("draws has files with differing columns, expected the same variables in each")
     columns: dict[str, dict[tuple[int, ...], str]] = {}
     for column in tables[0].columns:
-        # P.1.2.3 (Stan) or P[1,2,3] (PyMC, R); indices from 1.
+        # P.1.2.3 (Stan) or P[1,2,3] (R; PyMC and ArviZ from 0).
         match = re.fullmatch(r"(.+?)(?:\.(\d+(?:\.\d+)*)|\[(\d+(?:,\s*\d+)*)\])", str(column))
         if match:
-            index = tuple(int(i) - 1 for i in re.split(r"[.,]\s*", match[2] or match[3]))
+            index = tuple(int(i) for i in re.split(r"[.,]\s*", match[2] or match[3]))
             columns.setdefault(match[1], {})[index] = column
     return {name: _array_of(tables, name, places) for name, places in columns.items()}
 
@@ -577,10 +577,13 @@ def _rows_before_draws(path: Path) -> int:
 
 def _array_of(tables: "Sequence[pd.DataFrame]", name: str, places: Mapping[tuple[int, ...], str]) -> np.ndarray:
     """The array of the columns of one variable, which must be there for every index."""
-    index = np.array(list(places))
-    shape = tuple(index.max(0) + 1) if len({len(place) for place in places}) == 1 else ()
-    if len(places) != int(np.prod(shape)) or index.min() < 0:
-        raise ValueError(f"draws has {len(places)} columns of {name!r}, expected one for each index from 1")
+    alike = len({len(place) for place in places}) == 1
+    index = np.array(list(places)) if alike else np.zeros((1, 1), int)
+    # From 1, or from 0: an array that is complete tells which.
+    index = index - min(int(index.min()), 1)
+    shape = tuple(index.max(0) + 1)
+    if not alike or len(places) != int(np.prod(shape)):
+        raise ValueError(f"draws has {len(places)} columns of {name!r}, expected one for each index from 1 (or from 0)")
     # Columns may come in any order: sorted by their flat index.
     flat = np.ravel_multi_index(tuple(index.T), shape)
     order = [list(places.values())[i] for i in np.argsort(flat)]

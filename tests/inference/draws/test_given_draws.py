@@ -69,6 +69,9 @@ def every_format(folder):
     yield "NetCDF", posterior_from_draws(folder / "plain.nc", dims=dims)
     whole.to_netcdf(folder / "arviz.nc", engine="h5netcdf", group="posterior")
     yield "ArviZ's file", posterior_from_draws(str(folder / "arviz.nc"), dims=dims)
+    one_file = table(lambda name, index: f"{name}[{','.join(map(str, index))}]")
+    pd.concat([each.assign(chain=i) for i, each in enumerate(one_file)]).to_csv(folder / "pymc.csv", index=False)
+    yield "a table counted from 0", posterior_from_draws(folder / "pymc.csv")
     paths = []
     for chain, each in enumerate(table(stan)):
         paths.append(folder / f"out-{chain}.csv")
@@ -243,9 +246,14 @@ def test_files_that_do_not_fit(tmp_path):
     two[:20].to_csv(tmp_path / "2.csv", index=False)
     with pytest.raises(ValueError, match="has 20 in chain 2 and 30 in chain 1"):
         posterior_from_draws([tmp_path / "1.csv", tmp_path / "2.csv"])
-    one.drop(columns="P.2.1.3").to_csv(tmp_path / "3.csv", index=False)
-    with pytest.raises(ValueError, match="has 17 columns of 'P', expected one for each index"):
-        posterior_from_draws(tmp_path / "3.csv")
+    for wrong in (
+        one.drop(columns="P.2.1.3"),
+        one.rename(columns={"P.1.1.1": "P.1.1.0"}),
+        one.rename(columns={"P.1.1.1": "P.1"}),
+    ):
+        wrong.to_csv(tmp_path / "3.csv", index=False)
+        with pytest.raises(ValueError, match=r"has 1[78] columns of 'P', expected one for each index from 1"):
+            posterior_from_draws(tmp_path / "3.csv")
     (tmp_path / "4.nc").write_text("nothing")
     with pytest.raises(ValueError, match="expected a NetCDF file of draws"):
         posterior_from_draws(tmp_path / "4.nc")
