@@ -388,18 +388,18 @@ FAULTS = [
     Fault(
         "first-state",
         "decisions/return_variance_split.py",
-        "matmul(scatter, start) + matmul((first - value) ** 2, start)",
-        "matmul(scatter, start)",
+        "scatter @ start + (answer.first - value[:, None]) ** 2 @ start",
+        "scatter @ start",
         "decisions/test_return_variance_split.py",
         "the chance of the first state left out of a variance",
     ),
     Fault(
         "next-step-values",
         "decisions/return_variance_split.py",
-        "values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])",
-        "values = jnp.concatenate([values[:1], values[:-1]])",
+        "laws.chance(part, entries, rate * later)",
+        "laws.chance(part, entries, rate * np.append(step.values, end, -1))",
         "decisions/test_return_variance_split.py",
-        "values of the step before in place of the step after",
+        "values of the step itself in place of the step after",
     ),
     Fault(
         "robust-order",

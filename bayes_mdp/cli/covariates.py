@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from bayes_mdp.cli.options import list_of_names
 from bayes_mdp.cli.problem import (
-    TABLES,
     baseline_of,
     initial_of,
     known_rewards_of,
     label,
-    policy_of_text,
+    policies_of,
     prior_of,
     table_of_pairs,
 )
@@ -163,7 +162,8 @@ def decide_in_contexts(
         raise ValueError("--by is missing, expected the covariates that make the subgroups, or --by context")
     if not arguments.policy:
         raise ValueError("--policy is missing, expected those to judge: subgroups choose no policy of their own")
-    policies = _policies(arguments, space)
+    # A file with columns of covariates says who does what.
+    policies = policies_of(arguments, space, lambda path: _by_pattern(path, arguments, space))
     baseline = baseline_of(arguments, space)
     people = None if arguments.population is None else _people(arguments.population)
     posterior = infer_in_contexts(arguments, key, log, space)
@@ -291,23 +291,6 @@ def _people(path: str) -> Any:
         return pd.read_csv(path, sep=separator(Path(path)))
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"--population is {path!r}, expected a CSV file: {error}") from None
-
-
-def _policies(arguments: argparse.Namespace, space: "ContextSpace") -> dict[str, Any]:
-    """--policy, each by its name; a file with columns of covariates says who does what.
-
-    Raises:
-        ValueError: two of one name; as `policy_of_text`.
-    """
-    policies: dict[str, Any] = {}
-    for text in arguments.policy:
-        is_file = Path(text).suffix in TABLES
-        name = Path(text).stem if is_file else text
-        if name in policies:
-            raise ValueError(f"--policy has {name!r} twice, expected each once")
-        by_pattern = _by_pattern(text, arguments, space) if is_file else None
-        policies[name] = policy_of_text("--policy", text, arguments, space) if by_pattern is None else by_pattern
-    return policies
 
 
 def _by_pattern(

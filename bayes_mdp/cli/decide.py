@@ -277,7 +277,10 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     refuse_options(arguments, only_logs, f"--draws {files[0]}")
     objective = require_objective(arguments)
     axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}
-    posterior = _draws_in(arguments, files)
+    dims = {axis: name for axis, name in axes.items() if name is not None} or None
+    source = files[0] if len(files) == 1 else files
+    rows = "P" if arguments.transition is None else arguments.transition
+    posterior = _draws_in(arguments, source, rows, dims)
     space = posterior.space
     baseline = baseline_of(arguments, space)
     policies = policies_of(arguments, space)
@@ -287,8 +290,9 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
     if arguments.outcomes and budgets is None:
         raise ValueError(f"--outcomes is given with --draws {files[0]}, expected --budget with it")
     if budgets is not None:
-        rows = "P" if arguments.transition is None else arguments.transition
-        budgets = {name: replace(x, outcome=_outcome_in(files, rows, name, axes, space)) for name, x in budgets.items()}
+        # The variable of each outcome, draw by draw beside the same rows.
+        paid = {name: bm.posterior_from_draws(source, rows, name, dims=dims, space=space) for name in budgets}
+        budgets = {name: replace(budget, outcome=paid[name]) for name, budget in budgets.items()}
     choice = bm.choose(
         key,
         posterior,
@@ -311,15 +315,13 @@ def _decide_by_draws(arguments: argparse.Namespace, num_draws: int, files: list[
         print(f"\n{bm.compare_policies(key, posterior, policies, objective, initial=initial)}")
 
 
-def _draws_in(arguments: argparse.Namespace, files: list[str]) -> "GivenDraws":
-    """The posterior of the files; --state, --action and --next-state name axes, --reward a variable."""
+def _draws_in(
+    arguments: argparse.Namespace, source: str | list[str], rows: str, dims: dict[str, str] | None
+) -> "GivenDraws":
+    """The posterior of the files, with the labels and rewards that were given; --reward names a variable."""
     import bayes_mdp as bm
     from bayes_mdp.inference.draws.given_draws import space_of_draws
 
-    axes = {"state": arguments.state, "action": arguments.action, "outcome": arguments.next_state}
-    dims = {axis: name for axis, name in axes.items() if name is not None} or None
-    source = files[0] if len(files) == 1 else files
-    rows = "P" if arguments.transition is None else arguments.transition
     paid = "r" if arguments.reward is None else arguments.reward
     # Tables of policies and rewards call their columns so.
     arguments.state, arguments.action, arguments.reward = *PAIR, None
@@ -342,17 +344,6 @@ def _draws_in(arguments: argparse.Namespace, files: list[str]) -> "GivenDraws":
         assert space is not None
         return bm.posterior_from_draws(source, rows, known_rewards_of(arguments, space), dims=dims, space=space)
     return bm.posterior_from_draws(source, rows, paid, dims=dims, space=space)
-
-
-def _outcome_in(
-    files: list[str], rows: str, name: str, axes: dict[str, str | None], space: "StateActionSpace"
-) -> "GivenDraws":
-    """The variable of an outcome, draw by draw beside the same rows: what a budget is of."""
-    import bayes_mdp as bm
-
-    dims = {axis: named for axis, named in axes.items() if named is not None} or None
-    source = files[0] if len(files) == 1 else files
-    return bm.posterior_from_draws(source, rows, name, dims=dims, space=space)
 
 
 def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:

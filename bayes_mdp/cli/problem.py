@@ -4,7 +4,7 @@ Policies and first states are text: STATE=ACTION,STATE=ACTION, a CSV file with n
 """
 
 import argparse
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,22 +264,27 @@ def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "di
     return policy_of_text("--baseline", arguments.baseline, arguments, space, (BEHAVIOUR,))
 
 
-def policies_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[str, dict[Hashable, Any]]":
+def policies_of(
+    arguments: argparse.Namespace, space: "StateActionSpace", read_file: Callable[[str], Any] = lambda path: None
+) -> dict[str, Any]:
     """--policy, each by its name: that of the file, or what was entered.
 
     Args:
         arguments: `policy`, and the log's columns `state` and `action`.
         space: of the log, with its labels.
+        read_file: the policy of a file of another kind; None: it is of none.
 
     Raises:
         ValueError: as `policy_of_text`; two of one name.
     """
-    policies: dict[str, dict[Hashable, Any]] = {}
+    policies: dict[str, Any] = {}
     for text in arguments.policy:
-        name = Path(text).stem if Path(text).suffix in TABLES else text
+        is_file = Path(text).suffix in TABLES
+        name = Path(text).stem if is_file else text
         if name in policies:
             raise ValueError(f"--policy has {name!r} twice, expected each once")
-        policies[name] = policy_of_text("--policy", text, arguments, space)
+        policy = read_file(text) if is_file else None
+        policies[name] = policy_of_text("--policy", text, arguments, space) if policy is None else policy
     return policies
 
 

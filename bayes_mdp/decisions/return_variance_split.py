@@ -9,16 +9,19 @@ of the next state (zero at an end),
 It is solved in every draw, so cycles and shared parameters need no correction.
 """
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from bayes_mdp.decisions.chunks import Keys, in_chunks, over_chunks, row_faults
+from bayes_mdp.decisions.host_optima import backward, episodic_values, expected_values
+from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, solve, used_pairs
 from bayes_mdp.decisions.policy_evaluation import (
+    COPIES,
     Start,
     check_num_draws,
     describe_objective,
@@ -29,15 +32,17 @@ from bayes_mdp.decisions.policy_evaluation import (
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.mixtures import Mixture
-from bayes_mdp.mdp import AverageReward, Objective, PolicyOrLabels, StateActionSpace
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws
+from bayes_mdp.mdp import AverageReward, Episodic, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.objectives import check_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
-from bayes_mdp.numerics.products import matmul
-from bayes_mdp.planning import evaluate
-from bayes_mdp.planning.solve import propagate
-from bayes_mdp.utils.typing import AnyArray, InitialLike
+from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_key
+
+NUMBERS_AT_ONCE = 2**23  # float64 numbers of draws, and of their chains, that are held at once: 64 MiB
+MOST_AT_ONCE = 256  # draws in a chunk: any larger number of draws is made by one compiled program
 
 
 class ReturnSplit(eqx.Module):
@@ -128,18 +133,30 @@ def split_return_variance(
     check_key("key", key)
     check_num_draws(num_draws)
     check_objective(objective)
-    _require_noise(posterior)
+    # Infinite noise makes the aleatoric part infinite: refused with the pair.
+    for k in range(posterior.num_components):
+        posterior.component(k).expected_reward_variance()
+    space, sizes = posterior.space, Sizes.of(posterior.space)
     with jax.enable_x64(True):
-        posterior64, objective64 = to_float64(posterior), to_float64(objective)
+        posterior64 = to_float64(posterior)
+        start = read_start(sizes, initial, space)
+        probs = np.asarray(read_action_probs("policy", policy, sizes, objective, space), np.float64)
         # One key for each draw: any chunks give the same draws.
         keys = jax.random.split(key, num_draws)
-        sizes = Sizes.of(posterior.space)
-        start = read_start(sizes, initial, posterior.space)
-        probs = read_action_probs("policy", policy, sizes, objective, posterior.space)
-        # As many draws at once as fit into memory.
-        chunks = in_chunks(keys, eqx.filter_eval_shape(draw_law, keys[0], posterior64))
-        answers = over_chunks(lambda chunk: _split_draws(chunk, posterior64, probs, objective64, start.probs), chunks)
-        values, chance, gaps, excess = (x.reshape(-1)[:num_draws] for x in answers)
+        numbers = (
+            sum(math.prod(x.shape) for x in eqx.filter_eval_shape(draw_law, keys[0], posterior64)) + sizes.n_states**2
+        )
+    check_memory(sizes.in_words, 8.0 * COPIES * numbers, "listed successors take less")
+    chunk = min(MOST_AT_ONCE, max(1, NUMBERS_AT_ONCE // numbers), num_draws)
+    # Of all pairs that are drawn only those that the policy takes are looked at.
+    rows = pair_draws(key, posterior, used_pairs(probs[None], sizes.horizon)).rows
+    parts = []
+    for first in range(0, num_draws, chunk):
+        with jax.enable_x64(True):
+            # Draws are repeated to fill the last chunk: one compiled program.
+            draws = _draw_laws(keys[np.arange(first, first + chunk) % num_draws], posterior64)
+        parts.append(_split_draws(rows, Laws.of_pairs(rows, draws), probs, objective, start.probs))
+    values, chance, gaps, excess = (np.concatenate(x)[:num_draws] for x in zip(*parts, strict=True))
     require_usable(values[:, None], gaps[:, None], excess, ["policy"], objective)
     return _summarise(values, chance, float(gaps.max()), start, objective)
 
@@ -160,71 +177,79 @@ def draw_law(
 
 
 @eqx.filter_jit
+def _draw_laws(keys: Key[Array, " N"], posterior: ConjugatePosterior | Mixture) -> tuple[Array, Array, Array]:
+    return jax.vmap(lambda key: draw_law(key, posterior))(keys)
+
+
+class Laws(NamedTuple):
+    """N draws of the laws of some pairs, outcome by outcome.
+
+    Args:
+        probs: of the entries.
+        mean, noise: of one reward and variance around it.
+    """
+
+    probs: Float[np.ndarray, "N E"]
+    mean: Float[np.ndarray, "N E"]
+    noise: Float[np.ndarray, "N E"]
+
+    @classmethod
+    def of_pairs(cls, rows: PairRows, draws: tuple[Array, Array, Array]) -> "Laws":
+        """Those of `rows` among all pairs; rewards that do not depend on the outcome have the same law at each."""
+        table, mean, noise = map(np.asarray, draws)
+        if mean.ndim < table.ndim:
+            mean, noise = (np.broadcast_to(x[..., None], table.shape) for x in (mean, noise))
+        return cls(*(x[(slice(None), *rows.cells(by_outcome=True))] for x in (table, mean, noise)))
+
+    def chance(
+        self, rows: PairRows, entries: slice | Int[np.ndarray, " F"], values: Float[np.ndarray, "N S1"]
+    ) -> Float[np.ndarray, "N Q"]:
+        """Variance of reward + values(next state) of the pairs `rows`, whose entries are these, given the laws."""
+        probs, mean, noise = (x[:, entries] for x in self)
+        # Var over outcomes of reward + discount V; the noise of a reward around its own mean adds to it.
+        target = mean + values[:, rows.next_state]
+        centred = target - rows.sums(probs * target)[:, rows.pair]
+        return rows.sums(probs * (centred**2 + noise))
+
+
 def _split_draws(
-    keys: Keys,
-    posterior: ConjugatePosterior | Mixture,
-    policy: Float[Array, "*H S A"],
+    rows: PairRows,
+    laws: Laws,
+    policy: Float[np.ndarray, "*H S A"],
     objective: Objective,
-    start: Float[AnyArray, " S"],
-) -> tuple[Array, ...]:
+    start: Float[np.ndarray, " S"],
+) -> tuple[Float[np.ndarray, " N"], ...]:
     """V and Var(return) of every draw from the start, a bound on the error of V, and how far rows are off."""
-
-    def one(key: PRNGKeyArray) -> tuple[Array, ...]:
-        rows, mean, noise = draw_law(key, posterior)
-        space = posterior.space
-        # By outcome E[r | s, a] = sum_o p(o) r(o).
-        by_outcome = mean.ndim == rows.ndim
-        mdp = space.mdp(rows, (rows * mean).sum(-1) if by_outcome else mean)
-        answer = evaluate(mdp, policy, objective)
-        # Var(return | MDP) solves the recursion; then the chance of the first state is added.
-        local = one_step_variance(rows, mean, noise, next_values(answer.v, space, objective))
-        # discount^2 E[w'] of the same chain: `propagate` solves it.
-        chance = propagate(mdp, local + choice_variance(answer.q, policy), policy, objective).v
-        first, scatter = (x[0] if x.ndim == 2 else x for x in (answer.v, chance))
-        value = matmul(first, start)
-        # Law of total variance over the first state: mean of the scatter, and scatter of the means.
-        return value, matmul(scatter, start) + matmul((first - value) ** 2, start), answer.gap, row_faults(mdp)[0][0]
-
-    return jax.vmap(one)(keys)
-
-
-def next_values(values: Float[Array, "*H S"], space: StateActionSpace, objective: Objective) -> Float[AnyArray, "..."]:
-    """discount V of the outcomes of a step: of the step after it where values depend on the step, zero at an end."""
-    discount = step_discount(objective)
-    if values.ndim == 2:
-        # Step h leads to states of step h + 1; after the last nothing comes.
-        values = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
-    return discount * space.outcome_values(values)
-
-
-def one_step_variance(
-    rows: Float[Array, "*H S A O"],
-    mean: Float[Array, "*cells"],
-    noise: Float[Array, "*cells"],
-    values: Float[AnyArray, "..."],
-) -> Float[Array, "... S A"]:
-    """Variance of reward + values(outcome) given the rows and the law of the rewards."""
-    by_outcome = mean.ndim == rows.ndim
-    target = values + (mean if by_outcome else 0.0)
-    # Var over outcomes of reward + discount V.
-    centred = target - (rows * target).sum(-1, keepdims=True)
-    # The noise of a reward around its own mean adds to it.
-    return (rows * centred**2).sum(-1) + ((rows * noise).sum(-1) if by_outcome else noise)
-
-
-def choice_variance(q: Float[Array, "*#H S A"], policy: Float[Array, "*#H S A"]) -> Float[Array, "... S 1"]:
-    """Variance of q over the actions of the policy; an illegal action (-inf) has probability zero."""
-    # -inf times zero would be nan.
-    safe = jnp.where(policy > 0, q, 0.0)
-    centred = safe - (policy * safe).sum(-1, keepdims=True)
-    return (policy * centred**2).sum(-1, keepdims=True)
-
-
-def _require_noise(posterior: ConjugatePosterior | Mixture) -> None:
-    """Refuse rewards whose expected variance is infinite."""
-    # Infinite noise makes the aleatoric part infinite: refused with the pair.
-    for k in range(posterior.num_components):
-        posterior.component(k).expected_reward_variance()
+    drawn, rate = Drawn(laws.probs, rows.expectation(laws.probs, laws.mean)), float(step_discount(objective))
+    end = np.zeros((len(drawn.probs), 1))
+    if isinstance(objective, Episodic):
+        answer = episodic_values(rows, drawn, policy, objective)
+        # Values and variances of the step after; after the last step nothing comes.
+        later = scatter = np.zeros((len(drawn.probs), rows.n_states + 1))
+        for step, h in zip(backward(rows, drawn, policy, objective), reversed(range(objective.horizon)), strict=True):
+            part, _, entries = rows.at_step(h)
+            # Var(return | MDP) from here on: what this step adds, and discount^2 that of the next step.
+            variance = laws.chance(part, entries, rate * later)
+            variance += rate**2 * expected_values(part, drawn.probs[:, entries], scatter)
+            # Over the actions of the policy: the mean of the variances, and the variance of the values.
+            weight = (policy[h] if policy.ndim == 3 else policy)[part.state, part.action]
+            variance += (step.q - step.values[:, part.state]) ** 2
+            first = np.searchsorted(part.state, np.arange(rows.n_states))
+            scatter = np.append(np.add.reduceat(variance * weight, first, -1), end, -1)
+            later = np.append(step.values, end, -1)
+        scatter = scatter[:, :-1]
+    else:
+        pairs = PolicyPairs(rows, policy)
+        chains = pairs.chains(drawn)
+        answer = proven(chains, objective)
+        later = np.append(answer.first, end, -1)
+        q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
+        local = laws.chance(rows, slice(None), rate * later) + (q - pairs.by_state(q)[:, rows.state]) ** 2
+        # Var(return | MDP) solves the same recursion with discount^2 and what each step adds.
+        scatter = solve(chains, rate**2, pairs.by_state(local))
+    value = answer.first @ start
+    # Law of total variance over the first state: mean of the scatter, and scatter of the means.
+    return value, scatter @ start + (answer.first - value[:, None]) ** 2 @ start, answer.gap, row_faults(rows, drawn)[0]
 
 
 def _summarise(values: np.ndarray, chance: np.ndarray, gap: float, start: Start, objective: Objective) -> ReturnSplit:

@@ -1,7 +1,7 @@
 """What reports have in common: an HTML page that loads nothing, its tables, policies by label, pictures as SVG."""
 
 import io
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,7 +35,8 @@ h1, h2, p, li, summary { overflow-wrap: anywhere; }
 .answer.change { border-color: #17663a; background: #eef8f1; }
 table { border-collapse: collapse; font-size: .9rem; display: block; overflow-x: auto; }
 th, td { padding: .2rem .8rem .2rem 0; text-align: right; }
-td { white-space: nowrap; } th:first-child, td:first-child, td.words { text-align: left; white-space: normal; }
+td { white-space: nowrap; } th.words { text-align: left; }
+th:first-child, td:first-child, td.words { text-align: left; white-space: normal; }
 td:first-child { min-width: 5rem; } td.words { overflow-wrap: anywhere; }
 tr { border-bottom: 1px solid #ddd; } td { vertical-align: top; } td.failed { color: #b50; font-weight: bold; }
 pre { overflow-x: auto; font-size: .8rem; background: #f6f6f6; padding: .6rem; }
@@ -98,18 +99,40 @@ def versions() -> str:
     return f"bayes-mdp {bayes_mdp.__version__}, jax {jax.__version__}, numpy {np.__version__}"
 
 
-def pairs_table(pairs: "dict[str, str]") -> str:
+def pairs_table(pairs: Mapping[str, str]) -> str:
     """Two columns of words.
 
     Args:
         pairs: what -> its text; empty texts are left out.
     """
-    rows = "".join(
-        f'<tr><td>{escape(term)}</td>\n<td class="words">{escape(text)}</td></tr>\n'
-        for term, text in pairs.items()
-        if text
+    return cells_table((), [pair for pair in pairs.items() if pair[1]], words=(1,))
+
+
+def cells_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: Collection[int] = (), marks: Collection[str] = ()
+) -> str:
+    """A table of cells that are text; the first column begins at the left.
+
+    Args:
+        head: name of each column; empty: there is no head.
+        rows: the cells of each row.
+        words: positions of other columns that hold words: they begin at the left and wrap.
+        marks: texts of cells that the style has a class of.
+    """
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        classes = ("words" if i in words else cell if cell in marks else "" for i, cell in enumerate(cells))
+        each = (
+            f'<{tag} class="{name}">{escape(cell)}</{tag}>' if name else f"<{tag}>{escape(cell)}</{tag}>"
+            for name, cell in zip(classes, cells, strict=True)
+        )
+        return "<tr>" + "\n".join(each) + "</tr>"
+
+    return (
+        "<table>"
+        + "\n".join([*([row(head, "th")] if head else []), *(row(cells, "td") for cells in rows)])
+        + "</table>"
     )
-    return f"<table>{rows}</table>"
 
 
 # Pictures: drawn by Matplotlib as SVG, with words for who cannot see them.
@@ -137,10 +160,7 @@ def values_figure(values: Mapping[str, PolicyValue], label: str) -> str:
         axis.plot([value.mean], [height], "o", color="C0")
     axis.set_yticks(range(len(names)), list(reversed(names)))
     axis.set_ylim(-0.5, len(names) - 0.5)
-    axis.set_xlabel(label)
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
-    number_x(axis)
+    _label_x(axis, label)
     shown = "; ".join(f"{name} {v.interval[0]:.4g} to {v.interval[1]:.4g}" for name, v in values.items())
     return _svg(figure, f"95 % intervals of the values: {shown}")
 
@@ -200,12 +220,17 @@ def draw_gains(axis: "Axes", gains: Gains, label: str) -> list[str]:
         axis.plot([mean], [height], "o", color=color)
     axis.set_yticks(range(len(names)), [shorten(name) for name in reversed(names)])
     axis.set_ylim(-0.6, len(names) - 0.4)
+    axis.tick_params("y", length=0)
+    _label_x(axis, label)
+    return names
+
+
+def _label_x(axis: "Axes", label: str) -> None:
+    """The axis of values alone, with its label."""
     axis.set_xlabel(label)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-    axis.tick_params("y", length=0)
     number_x(axis)
-    return names
 
 
 def _figure(height: float) -> "Figure":

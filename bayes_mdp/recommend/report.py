@@ -27,6 +27,7 @@ from bayes_mdp.recommend.decision import ANCHORED, BASELINE, WORTH, Decision
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words, reward_in_words, value_in_words
 from bayes_mdp.recommend.page import (
     OPEN_ROWS,
+    cells_table,
     folded,
     gains_figure,
     gains_of,
@@ -188,24 +189,19 @@ def _gains(decision: Decision) -> list[str]:
     if not decision.candidates:
         return []
     table = decision.table()
-    rows = ""
-    for _, row in table.iterrows():
-        candidate = decision.candidates[str(row["policy"])]
-        rows += (
-            f"<tr><td>{escape(str(row['policy']))}</td>\n<td>{amount(candidate.mean, 4)}</td>\n"
-            f"<td>{amounts(*candidate.interval)}</td>\n<td>{candidate.improvement.prob:.3f}</td>\n"
-            f'<td class="words">{escape(candidate.support)}</td>\n'
-            f"<td>{escape(str(row['answer']))}</td></tr>"
-        )
-    titles = ("policy", decision.verb.removesuffix("s"), "95 % interval", "P(no worse)", "what it rests on", "answer")
-    head = "\n".join(f"<th>{title}</th>" for title in titles)
+    rows = []
+    for name, answer in zip(table["policy"].astype(str), table["answer"].astype(str), strict=True):
+        candidate = decision.candidates[name]
+        gain = (amount(candidate.mean, 4), amounts(*candidate.interval), f"{candidate.improvement.prob:.3f}")
+        rows.append((name, *gain, candidate.support, answer))
+    head = ("policy", decision.verb.removesuffix("s"), "95 % interval", "P(no worse)", "what it rests on", "answer")
     return [
         "<h2>What each policy gains over today's practice</h2>",
         gains_figure(
             {name: (answer.mean, answer.interval) for name, answer in decision.candidates.items()},
             f"gain over the baseline, in units of {reward_in_words(decision.columns)}",
         ),
-        f"<table><tr>{head}</tr>\n{rows}</table>",
+        cells_table(head, rows, words=(4,)),
     ]
 
 
@@ -215,22 +211,22 @@ def _budgets(decision: Decision) -> list[str]:
         return []
     spent = {BASELINE: decision.baseline_spending}
     spent |= {name: candidate.spending for name, candidate in decision.candidates.items()}
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(line.name)}</td><td>{amount(line.budget.limit)}</td>"
-        f"<td>{amount(line.cost.mean)}</td><td>{amounts(*line.cost.interval)}</td><td>{line.over:.3g}</td>"
-        f"<td>{line.upper:.3g}</td><td>{1 - line.budget.probability:.3g}</td>"
-        f"<td>{'kept' if line.certified else 'not shown to be kept'}</td></tr>"
+    rows = [
+        (
+            *(name, line.name, amount(line.budget.limit), amount(line.cost.mean), amounts(*line.cost.interval)),
+            *(f"{share:.3g}" for share in (line.over, line.upper, 1 - line.budget.probability)),
+            "kept" if line.certified else "not shown to be kept",
+        )
         for name, policy in spent.items()
         for line in policy.values()
-    )
-    titles = ("policy", "of", "budget", "expected", "95 % interval", "P(more)", "at most", "allowed", "answer")
-    head = "".join(f"<th>{title}</th>" for title in titles)
+    ]
+    head = ("policy", "of", "budget", "expected", "95 % interval", "P(more)", "at most", "allowed", "answer")
     prices = "".join(f"<li>Price of {escape(str(line))}.</li>" for line in decision.shadow_prices.values())
     return [
         "<h2>Budgets</h2>",
         "<p>P(more) is the share of fresh draws in which a policy spends more than the budget, at most its upper limit "
         "at a confidence of 95 %.</p>",
-        f"<table><tr>{head}</tr>{rows}</table>",
+        cells_table(head, rows),
         f"<ul>{prices}</ul>",
     ]
 
@@ -246,7 +242,7 @@ def _policies(decision: Decision, state: str) -> str:
 
 
 def _values(decision: Decision) -> str:
-    rows = ""
+    rows = []
     for name, value in decision.comparison.values.items():
         low, high = value.interval
         basis = value.basis
@@ -257,64 +253,51 @@ def _values(decision: Decision) -> str:
         if basis is not None and basis.rewards is not None and basis.rewards.share:
             paid += f" (moves it by {amount(basis.rewards.pull, 2)})"
         behind = "" if basis is None else amount(basis.transitions, 3)
-        rows += (
-            f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"
-            f"<td>{share}</td><td>{paid}</td><td>{behind}</td></tr>"
-        )
-    titles = ("policy", "value", "95 % interval", "prior's share", "that of rewards", "transitions behind it")
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    return f"<table><tr>{head}</tr>{rows}</table>"
+        rows.append((name, amount(value.mean, 5), f"{amount(low, 5)} to {amount(high, 5)}", share, paid, behind))
+    head = ("policy", "value", "95 % interval", "prior's share", "that of rewards", "transitions behind it")
+    return cells_table(head, rows)
 
 
 def _anchor_section(decision: Decision) -> str:
     """The anchored values, under their own name."""
     if decision.anchored is None:
         return ""
-    rows = ""
+    rows = []
     for name, value in decision.anchored.items():
         low, high = value.interval()
-        rows += (
-            f"<tr><td>{escape(name)}</td><td>{amount(value.mean, 5)}</td><td>{amount(low, 5)} to {amount(high, 5)}</td>"
-            f"<td>{amount(value.returns, 5)} +- {amount(value.error, 2)}</td>"
-            f"<td>{amount(value.gain.mean(), 3)} +- {amount(value.gain.std(ddof=1), 2)}</td></tr>"
-        )
-    titles = ("policy", "anchored value", "95 % interval", "mean return", "gain")
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    return f"<p>Anchored values: {escape(ANCHORED)}.</p><table><tr>{head}</tr>{rows}</table>"
+        returned = f"{amount(value.returns, 5)} +- {amount(value.error, 2)}"
+        gain = f"{amount(value.gain.mean(), 3)} +- {amount(value.gain.std(ddof=1), 2)}"
+        rows.append((name, amount(value.mean, 5), f"{amount(low, 5)} to {amount(high, 5)}", returned, gain))
+    head = ("policy", "anchored value", "95 % interval", "mean return", "gain")
+    return f"<p>Anchored values: {escape(ANCHORED)}.</p>{cells_table(head, rows)}"
 
 
 def _verdict(verdict: Verdict) -> str:
     """The verdict on the comparison: its reasons to abstain, and what would remove each."""
     if verdict.decided:
         return f"<p>{escape(str(verdict))}.</p>"
-    rows = "".join(
-        f'<tr><td>{escape(reason)}</td><td class="words">{escape(cure)}</td></tr>'
-        for reason, cure in zip(verdict.reasons, verdict.would_decide, strict=True)
-    )
-    head = '<tr><th>not decided, because</th><td class="words"><strong>what would decide</strong></td></tr>'
-    return f"<table>{head}{rows}</table>"
+    reasons = zip(verdict.reasons, verdict.would_decide, strict=True)
+    return cells_table(("not decided, because", "what would decide"), list(reasons), words=(1,))
 
 
 def _checks(criticism: Criticism) -> str:
     """A row for each check."""
-    rows = ""
-    for name, finding in criticism.findings.items():
-        mark = "failed" if name in criticism.alarms else "passed"
-        rows += (
-            f'<tr><td>{escape(name)}</td><td class="{mark}">{mark}</td><td>{finding.p_value:.3g}</td>'
-            f'<td class="words">{escape(criticism.said(name))}</td></tr>'
-        )
-    for name, why in criticism.skipped.items():
-        rows += f'<tr><td>{escape(name)}</td><td>not made</td><td></td><td class="words">{escape(why)}</td></tr>'
-    head = '<tr><th>check</th><th>result</th><th>p</th><td class="words"><strong>what it says</strong></td></tr>'
-    behind = ""
-    for name, basis in criticism.bases.items():
-        if basis is not None:
-            weak = f"; rests on the prior most at {basis.describe_weakest}" if basis.weakest else ""
-            behind += f'<tr><td>{escape(name)}</td><td class="words">{escape(str(basis) + weak)}</td></tr>'
-    behind = f"<p>What values rest on:</p><table>{behind}</table>" if behind else ""
+    rows = [
+        (name, "failed" if name in criticism.alarms else "passed", f"{finding.p_value:.3g}", criticism.said(name))
+        for name, finding in criticism.findings.items()
+    ]
+    rows += [(name, "not made", "", why) for name, why in criticism.skipped.items()]
+    bases = {
+        name: f"{basis}; rests on the prior most at {basis.describe_weakest}" if basis.weakest else str(basis)
+        for name, basis in criticism.bases.items()
+        if basis is not None
+    }
     threshold = f"A check fails where p is {criticism.threshold:.3g} or less." if criticism.findings else ""
-    return f"<p>{escape(criticism.headline)}. {threshold}</p><table>{head}{rows}</table>{behind}"
+    return (
+        f"<p>{escape(criticism.headline)}. {threshold}</p>"
+        + cells_table(("check", "result", "p", "what it says"), rows, words=(3,), marks=("failed", "passed"))
+        + (f"<p>What values rest on:</p>{pairs_table(bases)}" if bases else "")
+    )
 
 
 TIPPING = (
@@ -392,21 +375,17 @@ def _subgroup_gains(every: dict[str, SubgroupVerdict]) -> dict[str, tuple[float,
 
 def _verdicts(every: dict[str, SubgroupVerdict]) -> str:
     """A row for each subgroup and policy."""
-    rows = ""
+    rows = []
     for who, verdict in every.items():
         for name, improvement in verdict.improvements.items():
             answer = "recommended" if verdict.recommended == name else "no" if verdict.recommended else "abstain"
             factor = verdict.tipping.get(name)
             hidden = "-" if factor is None else "none" if factor == float("inf") else f"{max(factor, 1.0):.3g}"
-            interval = amounts(*central_interval(improvement.gain))
-            rows += (
-                f'<tr><td class="words">{escape(who)}</td>\n<td>{verdict.share:.3g}</td>\n'
-                f'<td class="words">{escape(name)}</td>\n<td>{amount(improvement.gain.mean(), 4)}</td>\n'
-                f"<td>{interval}</td>\n<td>{improvement.prob:.3f}</td>\n<td>{answer}</td>\n<td>{hidden}</td></tr>"
-            )
-    titles = ("subgroup", "share", "policy", "gain", "95 % interval", "P(no worse)", "answer", "tipping point")
-    head = "\n".join(f"<th>{title}</th>" for title in titles)
-    return f"<table><tr>{head}</tr>\n{rows}</table>"
+            mean, interval = amount(improvement.gain.mean(), 4), amounts(*central_interval(improvement.gain))
+            numbers = (mean, interval, f"{improvement.prob:.3f}", answer, hidden)
+            rows.append((who, f"{verdict.share:.3g}", name, *numbers))
+    head = ("subgroup", "share", "policy", "gain", "95 % interval", "P(no worse)", "answer", "tipping point")
+    return cells_table(head, rows, words=(0, 2))
 
 
 def comparison_page(

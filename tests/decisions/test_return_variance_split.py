@@ -2,13 +2,11 @@
 """The variance of the return in two parts, against simulated returns in numpy."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import bayes_mdp as bm
 from bayes_mdp.agents.value_uncertainty.moment_matching import return_variance
-from bayes_mdp.decisions.return_variance_split import next_values, split_return_variance
+from bayes_mdp.decisions.return_variance_split import draw_law, split_return_variance
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -16,6 +14,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, StateActionSpace
+from bayes_mdp.numerics.array_forms import to_float64
 from tests.inference.numpy_draws import NUMBER, draw_rewards, draw_rows
 from tests.inference.policy_problems import posterior as only_rows
 
@@ -78,11 +77,16 @@ def test_simulated_returns(cases, key, name, horizon):
 
 @pytest.mark.slow
 def test_the_epistemic_part_is_the_variance_of_the_value(cases, key):
-    """With the key of `policy_value` the draws are the same."""
-    prior = cases("outcome").prior
-    answer = split_return_variance(key, prior, POLICY, Discounted(0.9), initial=START, num_draws=200)
-    value = bm.policy_value(key, prior, POLICY, Discounted(0.9), initial=START, num_draws=200)
-    np.testing.assert_allclose([answer.mean, answer.epistemic], [value.mean, value.draws.var(ddof=1)], rtol=1e-9)
+    """The values of the same draws, by linear systems in numpy; an episode can end."""
+    posterior = to_float64(cases("outcome").prior)
+    answer = split_return_variance(key, posterior, POLICY, Discounted(0.9), initial=START, num_draws=200)
+    with jax.enable_x64(True):
+        draws = jax.jit(jax.vmap(lambda k: draw_law(k, posterior)))(jax.random.split(key, 200))
+    rows, mean, _ = map(np.asarray, draws)
+    chain = (POLICY[..., None] * rows[..., :3]).sum(2)
+    reward = (POLICY[..., None] * rows * mean).sum((2, 3))
+    values = np.linalg.solve(np.eye(3) - 0.9 * chain, reward[..., None])[..., 0] @ START
+    np.testing.assert_allclose([answer.mean, answer.epistemic], [values.mean(), values.var(ddof=1)], rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -189,10 +193,3 @@ def test_the_first_state_is_chance(key):
     belief = conjugate_posterior(rows, known_rewards(np.array([[1.0], [3.0]])), StateActionSpace(2, 1))
     answer = split_return_variance(key, belief, np.zeros(2, int), Episodic(1), initial=[0.25, 0.75], num_draws=2)
     assert (answer.mean, answer.aleatoric, answer.epistemic) == pytest.approx((2.5, 0.75, 0.0))
-
-
-def test_what_follows_a_step_is_worth_what_the_next_step_says():
-    values = jnp.arange(6.0).reshape(3, 2)
-    space = StateActionSpace(2, 1, horizon=3, ends=True)
-    found = next_values(values, space, Episodic(3, 0.5))
-    np.testing.assert_allclose(np.squeeze(found), [[1.0, 1.5, 0.0], [2.0, 2.5, 0.0], [0.0, 0.0, 0.0]])

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import jax
@@ -11,11 +10,10 @@ import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-import bayes_mdp
 from bayes_mdp.behaviour import predict_choices
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior, subject_log_likelihood
 from bayes_mdp.behaviour.likelihood import action_log_likelihood
-from bayes_mdp.calibration.arviz.generation import arviz, as_tree, break_ties
+from bayes_mdp.calibration.arviz.generation import arviz, as_tree, break_ties, schema_attributes
 from bayes_mdp.utils.validation import check_count, check_name, check_type
 
 if TYPE_CHECKING:
@@ -149,16 +147,8 @@ def _dataset(
         coords["subject"] = subjects
     if "choice" in dims:  # coordinates along the choices, named apart from the dimension "subject"
         coords |= {"choice_subject": ("choice", subjects[person]), "choice_trial": ("choice", time)}
-    attributes = {
-        "created_at": datetime.now(UTC).isoformat(),
-        "creation_library": "bayes_mdp",
-        "creation_library_version": bayes_mdp.__version__,
-        "inference_library": "bayes_mdp",
-        "inference_library_version": bayes_mdp.__version__,
-        "pooling": posterior.pooling,
-        "sample_dims": ["chain", "draw"] if "chain" in dims else [],
-    }
-    return xr.Dataset(variables, coords=coords, attrs=attributes)
+    attributes = schema_attributes(("chain", "draw") if "chain" in dims else ())
+    return xr.Dataset(variables, coords=coords, attrs=attributes | {"pooling": posterior.pooling})
 
 
 def compare_behaviour(

@@ -8,7 +8,6 @@ of a program become variables whose names collide with nothing (`SiteVariables`)
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,11 +16,10 @@ import numpy as np
 import xarray as xr
 from jaxtyping import PRNGKeyArray
 
-import bayes_mdp
 from bayes_mdp.behaviour.fit_behaviour import BehaviourPosterior
 from bayes_mdp.calibration.arviz.behaviour_export import GROUPS as BEHAVIOUR_GROUPS
 from bayes_mdp.calibration.arviz.behaviour_export import behaviour_groups
-from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties
+from bayes_mdp.calibration.arviz.generation import Tree, as_tree, break_ties, schema_attributes
 from bayes_mdp.calibration.belief import replicates as predictive
 from bayes_mdp.calibration.belief.draws import (
     Draws,
@@ -339,19 +337,8 @@ class GroupBuilder:
             coords.update(item_coordinates("transition", self._contents.rows.cell, self._axes))
         if "cell" in sizes:
             coords.update(item_coordinates("cell", self._cells.pairs_with_data, self._axes))
-        return xr.Dataset(arrays, coords=coords, attrs={**self._attributes(lead), **run.attributes})
-
-    def _attributes(self, lead: tuple[str, ...]) -> dict[str, str | float | list[str]]:
-        """The attributes of a group that the schema requires."""
-        return {
-            "created_at": datetime.now(UTC).isoformat(),
-            "creation_library": "bayes_mdp",
-            "creation_library_version": bayes_mdp.__version__,
-            "inference_library": "bayes_mdp",
-            "inference_library_version": bayes_mdp.__version__,
-            **self._own_attributes,
-            "sample_dims": list(lead),
-        }
+        attributes = schema_attributes(lead) | self._own_attributes | dict(run.attributes)
+        return xr.Dataset(arrays, coords=coords, attrs=attributes)
 
 
 def _facts(posterior: Fitted, *, runs: bool) -> dict[str, SiteFacts]:

@@ -1,7 +1,8 @@
 """The differences between ArviZ 0.x (InferenceData) and 1.x (DataTree)."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+
+import bayes_mdp
 
 if TYPE_CHECKING:
     from arviz import InferenceData
@@ -36,6 +39,22 @@ def arviz() -> ModuleType:
         warnings.simplefilter("ignore", FutureWarning)
         import arviz as module
     return module
+
+
+def schema_attributes(sample_dims: Sequence[str]) -> dict[str, str | float | list[str]]:
+    """The attributes of a group that the InferenceData schema requires.
+
+    Args:
+        sample_dims: "chain" and "draw" where the group has them.
+    """
+    return {
+        "created_at": datetime.now(UTC).isoformat(),
+        "creation_library": "bayes_mdp",
+        "creation_library_version": bayes_mdp.__version__,
+        "inference_library": "bayes_mdp",
+        "inference_library_version": bayes_mdp.__version__,
+        "sample_dims": list(sample_dims),
+    }
 
 
 def as_tree(groups: Mapping[str, xr.Dataset]) -> Tree:

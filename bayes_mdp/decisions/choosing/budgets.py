@@ -121,12 +121,9 @@ def most_over(number: int, allowed: float, confidence: float = CERTAIN) -> int:
         allowed: probability of more than the budget.
         confidence: of the limit.
     """
-    # Upper limits rise with the number of hits.
-    low, high = -1, number
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if upper_limit(middle, number, confidence) <= allowed else (low, middle)
-    return low
+    # Upper limits rise with the number of hits: how many of them suffice, less the one of no hit.
+    hits = np.arange(number)
+    return int(np.sum(beta.ppf(confidence, hits + 1, number - hits) <= allowed)) - 1
 
 
 @cache

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.chunks import COPIES
 from bayes_mdp.decisions.host_optima import (
     Optima,
     backward,
@@ -22,6 +21,7 @@ from bayes_mdp.decisions.host_optima import (
 )
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, values_and_time
 from bayes_mdp.decisions.policy_evaluation import (
+    COPIES,
     DRAWN_AT_ONCE,
     NUMBERS_AT_ONCE,
     read_start,

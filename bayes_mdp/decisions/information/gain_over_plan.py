@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy.special import gammaln
 
 from bayes_mdp.decisions.choosing.policy_set import optimum
-from bayes_mdp.decisions.chunks import COPIES
 from bayes_mdp.decisions.host_optima import best_policies, episodic_values
 from bayes_mdp.decisions.host_values import PolicyPairs, Values, proven
 from bayes_mdp.decisions.information.data_sets import (
@@ -31,7 +30,7 @@ from bayes_mdp.decisions.information.data_sets import (
 )
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
 from bayes_mdp.decisions.perfect_information import why_not_mean_mdp
-from bayes_mdp.decisions.policy_evaluation import describe_objective, read_action_probs
+from bayes_mdp.decisions.policy_evaluation import COPIES, describe_objective, read_action_probs
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.families.categorical import pick_category

@@ -38,6 +38,7 @@ from bayes_mdp.decisions.strategies.decision_model import DecisionModel
 from bayes_mdp.decisions.strategies.site_law import CONJUGATE_DATA, StudiedSite
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
+from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import (
@@ -502,23 +503,25 @@ class SamplingBenefit:
         enbs = self.table["enbs"].values
         return float(self.table["size"].values[int(np.argmax(enbs))]) if np.max(enbs) > 0 else 0.0
 
-    def __str__(self) -> str:
+    __str__ = as_text
+    _repr_html_ = as_html
+
+    def layout(self) -> Section:
         """A row for each size."""
-        lines = [
-            f"Expected net benefit of sampling, {self.population:g} decisions",
-            "  in the unit of the net benefit: EVSI and its error for one decision, the rest for all of them",
-            f"  {'size':>10} {'EVSI':>12} {'error':>9} {'population':>14} {'cost':>14} {'ENBS':>14}",
-        ]
-        for _, row in self.table.to_dataframe().reset_index().iterrows():
-            lines.append(
-                f"  {row['size']:>10g} {row['evsi']:>12.6g} {row['standard_error']:>9.2g} "
-                f"{row['population_evsi']:>14.6g} {row['cost']:>14.6g} {row['enbs']:>14.6g}"
-            )
+        columns = {"size": "g", "evsi": ".6g", "standard_error": ".2g", "population_evsi": ".6g"}
+        columns |= {"cost": ".6g", "enbs": ".6g"}
+        rows = zip(*([f"{x:{form}}" for x in self.table[name].values] for name, form in columns.items()), strict=True)
         best = self.best_size
         # The largest size that was tried may not be the best there is.
         largest = ", the largest: larger ones may pay more" if best == float(self.table["size"].max()) else ""
-        lines.append(f"  best of these: {best:g}{largest}" if best else "  none of these pays")
-        return "\n".join(lines)
+        return Section(
+            f"Expected net benefit of sampling, {self.population:g} decisions",
+            [
+                "in the unit of the net benefit: EVSI and its error for one decision, the rest for all of them",
+                Table(("size", "EVSI", "error", "population", "cost", "ENBS"), list(rows), words=()),
+                f"best of these: {best:g}{largest}" if best else "none of these pays",
+            ],
+        )
 
 
 @dataclass(frozen=True)
