@@ -372,7 +372,8 @@ def compare(
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells
             is that of another run. FileNotFoundError: `path` lies in no folder that exists.
-        PermissionError: nothing can be written at `path`.
+        PermissionError: nothing can be written at `path`. ImportError: `executor` is a Dask cluster, and Dask is not
+            installed.
 
     Example:
         >>> tasks = {

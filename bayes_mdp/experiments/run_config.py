@@ -162,6 +162,7 @@ class SweepOptions(RunOptions):
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
+        ImportError: `executor` is a Dask cluster, and Dask is not installed.
 
     Example:
         >>> bm.experiments.SweepOptions(executor="processes:2", progress=False).retries
