@@ -313,11 +313,7 @@ def check_executor(executor: object) -> None:
 
 def _require_dask(executor: str) -> None:
     if sys.modules.get("distributed") is None and find_spec("distributed") is None:
-        raise _without_dask(executor)
-
-
-def _without_dask(executor: str) -> ImportError:
-    return ImportError(f"executor is {executor!r}, which needs Dask: {install('cluster')}")
+        raise ImportError(f"executor is {executor!r}, which needs Dask: {install('cluster')}")
 
 
 @contextmanager
@@ -362,14 +358,11 @@ def _dask(executor: Any) -> "Iterator[Client]":
     if not isinstance(executor, str):
         yield executor
         return
-    try:
-        import dask  # pyright: ignore[reportMissingImports]
+    import dask  # pyright: ignore[reportMissingImports]
 
-        # Read when it is first imported: Dask tells of every connection otherwise.
-        with dask.config.set({"logging.distributed": "warning"}):  # pyright: ignore[reportPrivateImportUsage]
-            from distributed import Client  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise _without_dask(executor) from error
+    # Read when it is first imported: Dask tells of every connection otherwise.
+    with dask.config.set({"logging.distributed": "warning"}):  # pyright: ignore[reportPrivateImportUsage]
+        from distributed import Client  # pyright: ignore[reportMissingImports]
     try:
         if "://" in executor:
             client = Client(executor, timeout=DASK_TIMEOUT)

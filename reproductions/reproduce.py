@@ -12,7 +12,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import describe, describe_key, machine, versions
-from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, save_result
+from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, json_attributes, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.utils.files import check_file, check_folder, write_beside, write_json
@@ -189,4 +189,4 @@ def _attributes(configuration: dict[str, Any], key: Any, rows: list[Row], surpri
         "verdicts": verdicts,
         "unexpected": surprises,
     }
-    return {"format": REPRODUCTION_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}
+    return json_attributes(REPRODUCTION_FORMAT, attributes)

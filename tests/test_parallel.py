@@ -289,7 +289,7 @@ def test_a_scheduler_that_does_not_answer(fake_dask):
 
 
 def test_dask_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ImportError, match=r"pip install 'distributed>=.*the extra 'cluster'"):
         _values("dask")
 

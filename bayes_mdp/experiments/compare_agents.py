@@ -9,7 +9,6 @@ what agents assume of rewards (theorems want them in [0, 1]) then holds for all 
 those of the papers that the environments come from.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
 from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
 from bayes_mdp.experiments.ranking import leaderboard
-from bayes_mdp.experiments.results import COMPARE_FORMAT, save_result
+from bayes_mdp.experiments.results import COMPARE_FORMAT, json_attributes, save_result
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run_agent import run
@@ -373,7 +372,8 @@ def compare(
     Raises:
         ValueError, TypeError: one sentence about the argument at fault; every pair was refused; the folder of the cells
             is that of another run. FileNotFoundError: `path` lies in no folder that exists.
-        PermissionError: nothing can be written at `path`.
+        PermissionError: nothing can be written at `path`. ImportError: `executor` is a Dask cluster, and Dask is not
+            installed.
 
     Example:
         >>> tasks = {
@@ -406,7 +406,7 @@ def compare(
         played = _play_all(players, tasks, levels, {"key": key, "num_seeds": num_seeds, "options": options}, cells)
     result = _to_dataset(players, tasks, levels, played)
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
-    result.attrs = {"format": COMPARE_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}}
+    result.attrs = json_attributes(COMPARE_FORMAT, attributes)
     if path is not None:
         save_result(result, path)
         cells.remove()
@@ -487,7 +487,7 @@ def _fingerprint(task: Task) -> str | None:
     if isinstance(task.prior, CanUpdate):
         return fingerprint(task.prior)
     # A program has no arrays to hash: what one fixed seed draws from it stands for it.
-    sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(space_of(task.env))
+    sites = handlers.trace(handlers.seed(task.prior, rng_seed=0)).get_trace(space_of(task.env.mdp))
     return fingerprint([site["value"] for site in sites.values() if site["type"] == "sample"])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Real
 
 from bayes_mdp.envs import from_gymnasium
-from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
+from bayes_mdp.envs.gymnasium.from_gymnasium import make_by_id
 from bayes_mdp.experiments.describe import Json, describe, describe_by_name
 from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP
 
@@ -167,12 +167,8 @@ def open_env(env: "GymnasiumSource") -> SingleEnv | ParallelEnvs:
 
     made = env
     if isinstance(env, str):
-        check_id("env", env, import_module=False, otherwise="a function that makes it: lambda: gymnasium.make(...)")
-        try:
-            made = gymnasium.make(env)
-        except (gymnasium.error.Error, ImportError) as error:
-            why = " ".join(str(error).split())
-            raise ValueError(f"env is {env!r}, expected an id that Gymnasium can make ({why})") from error
+        remedy = "a function that makes it: lambda: gymnasium.make(...)"
+        made = make_by_id(gymnasium.make, "env", env, import_module=False, otherwise=remedy)
     elif callable(env):
         made = env()
     if isinstance(made, gymnasium.vector.VectorEnv):

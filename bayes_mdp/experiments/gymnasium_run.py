@@ -38,7 +38,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 )
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
-from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request
+from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request, space_of
 from bayes_mdp.mdp import AverageReward, StateActionSpace
 from bayes_mdp.mdp.protocols import CanThin
 from bayes_mdp.random.threefry import plain_key
@@ -236,13 +236,9 @@ def _space(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) -> S
     space = case.options.space or getattr(case.prior, "space", None)
     if isinstance(space, StateActionSpace):
         return space
-    if known.mdp is None:
-        ends = not isinstance(case.objective, AverageReward)
-        return StateActionSpace(opened.n_states, opened.n_actions, ends=ends)
-    mdp = known.mdp
-    legal = None if mdp.legal is None else np.asarray(mdp.legal)
-    ends = mdp.end_probs is not None
-    return StateActionSpace(opened.n_states, opened.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)
+    if known.mdp is not None:
+        return space_of(known.mdp)
+    return StateActionSpace(opened.n_states, opened.n_actions, ends=not isinstance(case.objective, AverageReward))
 
 
 def _check(case: RunConfig, opened: SingleEnv | ParallelEnvs) -> None:

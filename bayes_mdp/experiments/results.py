@@ -72,7 +72,7 @@ def to_dataset(
             "state": labels(space.state_names),
             "action": labels(space.action_names),
         },
-        attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
+        attrs=json_attributes(FORMAT, attributes),
     )
     if outcome.target is not None:
         result["target_visits"] = (("seed", rows), outcome.target, {"long_name": "visits of the target"})
@@ -83,6 +83,11 @@ def to_dataset(
         times = np.minimum(layout.row_length * np.arange(1, layout.num_rows + 1), layout.num_steps)
         result = result.assign_coords(time=("checkpoint", times))
     return result
+
+
+def json_attributes(form: str, attributes: Mapping[str, object]) -> dict[str, str]:
+    """The attributes of a result: its format, and everything else as JSON."""
+    return {"format": form, **{name: json.dumps(value) for name, value in attributes.items()}}
 
 
 def save_result(result: "xr.Dataset", path: str | Path) -> None:

@@ -7,7 +7,6 @@ not; the loop is that of `sweep_loop`, or of numba. All others play the loop of 
 by step in Gymnasium.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +20,9 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
 from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
-from bayes_mdp.experiments.results import FORMAT, save_result, to_dataset
+from bayes_mdp.experiments.results import FORMAT, json_attributes, save_result, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
-from bayes_mdp.experiments.rollout.execute import cumulative_regret, execute, prepare
+from bayes_mdp.experiments.rollout.execute import cumulative_regret, play_case, prepare
 from bayes_mdp.experiments.rollout.host.host_choice import (
     ListedEnvironment,
     chooses_numba,
@@ -195,15 +194,11 @@ def _run_by_steps(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     check_case(case)
     # The order: everything that can be refused is, before the first compilation; the description needs the belief.
     prepared = prepare(case)
-    belief = (prepared.belief, prepared.setting.constants)
-    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
-    layout, options = prepared.layout, case.options
-    progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
-    snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
-    outcome = execute(prepared, progress, snapshots)
+    outcome, attributes = play_case(case, prepared, path)
     if prepared.listed is not None:
         attributes["compiler"] = "numba"
-    return to_dataset(outcome, cumulative_regret(case, prepared, outcome), layout, prepared.space, attributes)
+    regret = cumulative_regret(case, prepared, outcome)
+    return to_dataset(outcome, regret, prepared.layout, prepared.space, attributes)
 
 
 CHUNKS = 64  # of a call of `play`, each `sweep_loop.CHUNK` iterations
@@ -312,7 +307,7 @@ def episodes_dataset(
             "checkpoint": np.arange(layout.num_rows),
             "episode": ("checkpoint", ends, {"long_name": "episodes so far"}),
         },
-        attrs={"format": FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
+        attrs=json_attributes(FORMAT, attributes),
     )
 
 

@@ -15,6 +15,7 @@ from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
+    MDP,
     Agent,
     AverageReward,
     CanUpdate,
@@ -25,6 +26,7 @@ from bayes_mdp.mdp import (
     Objective,
     PlansFromState,
     SimulatedEnvironment,
+    SparseMDP,
     StateActionSpace,
 )
 from bayes_mdp.mdp.agent import ReplanRule
@@ -160,6 +162,7 @@ class SweepOptions(RunOptions):
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
+        ImportError: `executor` is a Dask cluster, and Dask is not installed.
 
     Example:
         >>> bm.experiments.SweepOptions(executor="processes:2", progress=False).retries
@@ -263,12 +266,11 @@ class RunConfig:
         prior_space = getattr(self.prior, "space", None)
         if isinstance(prior_space, StateActionSpace):
             return prior_space
-        return space_of(self.environment)
+        return space_of(self.environment.mdp)
 
 
-def space_of(env: Environment) -> StateActionSpace:
-    """The sizes and masks of an environment."""
-    mdp = env.mdp
+def space_of(mdp: MDP | SparseMDP) -> StateActionSpace:
+    """The sizes and masks of an MDP."""
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
     ends = mdp.end_probs is not None
     return StateActionSpace(mdp.n_states, mdp.n_actions, horizon=mdp.horizon, ends=ends, legal=legal)

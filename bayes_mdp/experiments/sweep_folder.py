@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from bayes_mdp.experiments.describe import Json
-from bayes_mdp.experiments.results import SWEEP_FORMAT
+from bayes_mdp.experiments.results import SWEEP_FORMAT, json_attributes
 from bayes_mdp.experiments.resume import Values, read_arrays, refuse_another, write_arrays
 from bayes_mdp.utils.files import check_checksum, check_folder, read_json, write_json
 from bayes_mdp.utils.validation import check_type
@@ -393,8 +393,7 @@ def sweep_dataset(manifest: Mapping[str, Json], values: Sequence[Values | None],
             **{name: ("cell", column) for name, column in _columns(cells).items()},
         },
     )
-    attributes = {name: json.dumps(manifest[name]) for name in ("configuration", "versions", "key")}
-    result.attrs = {"format": SWEEP_FORMAT, **attributes}
+    result.attrs = json_attributes(SWEEP_FORMAT, {name: manifest[name] for name in _IDENTITY})
     return result
 
 

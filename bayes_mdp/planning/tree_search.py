@@ -8,14 +8,13 @@ First one simulation, compiled; then `Search`, the simulations for one decision,
 """
 
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp.lazy_belief import LazyBelief, LazyRewards, LazyRows
-from bayes_mdp.numerics.numba_function import cache_on_disk, code_of, compile_loop
+from bayes_mdp.numerics.numba_function import cache_on_disk, compile_loop
 from bayes_mdp.planning.kept_tree import SLOTS_PER_NODE, KeptTree, search_depth
 
 NONE = -1  # no node, no step
@@ -237,7 +236,7 @@ def back_up(
             tree.squares[node, action] += change * (total - tree.q[node, action])
 
 
-@compile_loop
+@cache_on_disk
 def simulate(
     tree: Tree,
     model: Model,
@@ -333,31 +332,6 @@ def carry_over(tree: Tree, child: int, new: Tree, most: int) -> None:
         copy = add_node(new, slot_of(new, int(parent), edge), int(parent), edge)
         new.visits[copy], new.q[copy], new.squares[copy] = tree.visits[node], tree.q[node], tree.squares[node]
         number[node] = copy
-
-
-CODE = code_of(__file__, Path(__file__).parents[1] / "numerics/numba_function.py")
-
-
-def _cache_simulations(code: int):
-    @cache_on_disk
-    def run(
-        tree: Tree,
-        model: Model,
-        rows: Urns,
-        rewards: Urns,
-        rules: Rules,
-        rollout_q: np.ndarray,
-        number: int,
-        rng: np.random.Generator,
-    ) -> None:
-        if code >= 0:  # always: what it closes over is part of its name on disk
-            simulate(tree, model, rows, rewards, rules, rollout_q, number, rng)
-
-    return run
-
-
-run_simulations = _cache_simulations(CODE)
-"""`simulate` with its machine code kept on disk."""
 
 
 class RootAnswer(NamedTuple):
@@ -470,7 +444,7 @@ class Search:
 
     def run(self, num_simulations: int) -> None:
         """So many more simulations."""
-        run_simulations(
+        simulate(
             self.tree,
             self._model,
             self._rows,

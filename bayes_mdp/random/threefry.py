@@ -18,8 +18,8 @@ from jax.extend.random import define_prng_impl
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Float32, Key, UInt32
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = np.uint32(0x1BD11BDA)
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = np.uint32(0x1BD11BDA)
 _PLAIN_NAME = "threefry2x32"
 _FUSED_NAME = "threefry2x32_fused"
 _WORD = np.uint32(0xFFFFFFFF)
@@ -41,11 +41,11 @@ def threefry_blocks(key_data: UInt32[Array, "2"], counters: Sequence[Block]) -> 
     in step.
     """
     # The key schedule: the third word is the parity of the other two.
-    keys = (key_data[0], key_data[1], key_data[0] ^ key_data[1] ^ _PARITY)
+    keys = (key_data[0], key_data[1], key_data[0] ^ key_data[1] ^ PARITY)
     state = [(high + keys[0], low + keys[1]) for high, low in counters]
     # Five groups of four rounds; after each, the next two words of the schedule and the group number are added.
     for group in range(5):
-        for rotations in (_ROTATIONS[group % 2][:2], _ROTATIONS[group % 2][2:]):
+        for rotations in (ROTATIONS[group % 2][:2], ROTATIONS[group % 2][2:]):
             state = _rounds(state, rotations)
         first, second, number = keys[(group + 1) % 3], keys[(group + 2) % 3], np.uint32(group + 1)
         # In this order: a sum of key and number alone would be moved out of every loop, into a kernel of its own.

@@ -4,7 +4,6 @@ A belief that is right in the mean of an interval need not know which values go 
 how an agent explores: beside marginal scores there is one over pairs of states.
 """
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import describe_key, versions
-from bayes_mdp.experiments.results import SCORECARD_FORMAT, half_width
+from bayes_mdp.experiments.results import SCORECARD_FORMAT, half_width, json_attributes
 from bayes_mdp.utils.progress import Progress
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 from benchmarks.validation import proper_scores as scores
@@ -151,5 +150,5 @@ def _to_dataset(
     return xr.Dataset(
         {name: ((*dims, "level") if name.startswith("coverage") else dims, table(name)) for name in every},
         coords={"problems": list(classes), "estimator": list(methods), "level": list(LEVELS)},
-        attrs={"format": SCORECARD_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
+        attrs=json_attributes(SCORECARD_FORMAT, attributes),
     )

@@ -388,6 +388,7 @@ class CheckOptions:
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
+        ImportError: `executor` is a Dask cluster, and Dask is not installed.
 
     Example:
         >>> bm.calibration.CheckOptions(quantities="chosen policy").num_draws

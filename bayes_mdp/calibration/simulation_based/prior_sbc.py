@@ -71,6 +71,7 @@ class SbcOptions:
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
+        ImportError: `executor` is a Dask cluster, and Dask is not installed.
 
     Example:
         >>> bm.calibration.SbcOptions(num_transitions=5).num_draws

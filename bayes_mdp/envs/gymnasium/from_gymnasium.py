@@ -1,7 +1,7 @@
 """`from_gymnasium`: an `Environment` from the transition table `unwrapped.P` of a Gymnasium environment."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,8 @@ from bayes_mdp.utils.validation import as_mask, check_initial, check_number, des
 
 if TYPE_CHECKING:
     import gymnasium
+
+Made = TypeVar("Made")
 
 
 class ListedReward(eqx.Module):
@@ -73,7 +75,13 @@ def from_gymnasium(
     """
     if not isinstance(id_or_env, str) and not hasattr(id_or_env, "unwrapped"):
         raise TypeError(f"id_or_env is {described(id_or_env)}, expected an id or a Gymnasium environment")
-    inner = (_make(id_or_env, import_module) if isinstance(id_or_env, str) else id_or_env).unwrapped
+    made = id_or_env
+    if isinstance(id_or_env, str):
+        import gymnasium
+
+        made = make_by_id(gymnasium.make, "id_or_env", id_or_env, import_module=import_module)
+    assert not isinstance(made, str)
+    inner = made.unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     table = getattr(inner, "P", None)
     if table is None:
@@ -98,17 +106,6 @@ def from_gymnasium(
     if np.any((low < high) & legal):
         law = ListedReward(jnp.asarray(outcome), jnp.asarray(probability, float), jnp.asarray(value, float))
     return Environment(mdp, law, name=name)
-
-
-def _make(name: str, import_module: bool) -> "gymnasium.Env":
-    import gymnasium
-
-    check_id("id_or_env", name, import_module=import_module, otherwise="import_module=True")
-    try:
-        return gymnasium.make(name)
-    except (gymnasium.error.Error, ImportError) as error:
-        why = " ".join(str(error).split())
-        raise ValueError(f"id_or_env is {name!r}, expected an id that Gymnasium can make ({why})") from error
 
 
 def _entries(table: Mapping[int, Mapping[int, Sequence[object]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,20 +163,35 @@ def _mdp(
     )
 
 
-def check_id(name: str, value: str, *, import_module: bool, otherwise: str) -> None:
-    """Refuse an id that would import a module, unless that is requested.
+def make_by_id(
+    make: Callable[[str], Made],
+    name: str,
+    value: str,
+    *,
+    import_module: bool,
+    otherwise: str = "import_module=True",
+) -> Made:
+    """What `make` of Gymnasium makes of an id, unless that would import a module without being requested.
 
     Args:
+        make: `gymnasium.make`, or `gymnasium.make_vec` with its arguments.
         name: of the argument, for the sentence.
         value: the id.
-        import_module: whether that was requested.
+        import_module: whether an import was requested.
         otherwise: how it can be, for the sentence.
 
     Raises:
-        ValueError: the id names a module, and that was not requested.
+        ValueError: the id names a module, and that was not requested; Gymnasium cannot make it.
     """
+    import gymnasium
+
     module, colon, _ = value.partition(":")
     if colon and not import_module:
         raise ValueError(
             f"{name} is {value!r}, which would import the module {module!r}, expected a registered id, or {otherwise}"
         )
+    try:
+        return make(value)
+    except (gymnasium.error.Error, ImportError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{name} is {value!r}, expected an id that Gymnasium can make ({why})") from error

@@ -72,9 +72,7 @@ def plot_regret(
     for name, result in named.items():
         rows = next((name for name in ("time", "episode") if name in result.coords), str(result["regret"].dims[-1]))
         x = np.asarray(result[rows] + (rows in result.dims))  # coordinates count what is over, dimensions are numbered
-        mean, half = _interval(result["regret"].to_numpy(), level)
-        panel.plot(x, mean, label=name or None)
-        panel.fill_between(x, mean - half, mean + half, alpha=0.25, linewidth=0)
+        _band(panel, x, result["regret"].to_numpy(), name, level)
         panel.set_xlabel("time (steps)" if rows == "time" else rows)
     seeds = next(iter(named.values())).sizes["seed"]
     title = f"mean of {seeds} seeds, {level:.0%} interval" if seeds > 1 else "1 seed"
@@ -237,14 +235,6 @@ def _standard_deviations(
     return rows, rewards
 
 
-def _interval(values: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over seeds and half-width of its normal interval (zero for one seed)."""
-    seeds = values.shape[0]
-    if seeds == 1:
-        return values[0], np.zeros(values.shape[1])
-    return values.mean(0), half_width(values, level)
-
-
 def _axes(number: int, blocks: int) -> tuple["Figure", "list[Axes]", int]:
     """A figure of its own with blocks of so many axes, one below the other, and how many are in a row.
 
@@ -320,19 +310,20 @@ def plot_training(
     return figure  # pyright: ignore[reportReturnType]
 
 
-def _band(where: "Axes", x: np.ndarray, values: np.ndarray, name: str) -> "ColorType":
+def _band(where: "Axes", x: np.ndarray, values: np.ndarray, name: str, level: float = 0.95) -> "ColorType":
+    """Mean over the seeds and, of several, the normal interval of that mean; the colour of the line."""
     known = np.isfinite(values).any(0)
     mean = np.nanmean(values[:, known], 0)
     (line,) = where.plot(x[known], mean, label=name or None)
     if len(values) > 1:
-        half = np.apply_along_axis(_half, 0, values[:, known])
+        half = np.apply_along_axis(_half, 0, values[:, known], level)
         where.fill_between(x[known], mean - half, mean + half, alpha=0.25, linewidth=0, color=line.get_color())
     return line.get_color()
 
 
-def _half(values: np.ndarray) -> float:
+def _half(values: np.ndarray, level: float) -> float:
     values = values[np.isfinite(values)]
-    return float(half_width(values)) if len(values) > 1 else 0.0
+    return float(half_width(values, level)) if len(values) > 1 else 0.0
 
 
 def _points(where: "Axes", result: "xr.Dataset", color: "ColorType") -> None:

@@ -27,7 +27,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from bayes_mdp.agents import Greedy, Learner
 from bayes_mdp.agents.common.learner import ChecksLearnt, ChecksOptimism
 from bayes_mdp.agents.common.replan import EverySteps
-from bayes_mdp.experiments.describe import describe, describe_case
+from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.host.host_choice import (
     ListedEnvironment,
@@ -427,6 +427,18 @@ def _execute_by_numba(
     return Outcome(played["reward"], played["regret"], np.asarray(host.carry.visits))
 
 
+def play_case(
+    case: RunConfig, prepared: Prepared, path: str | Path | None, *, stop: Callable[[Row], bool] | None = None
+) -> tuple[Outcome, dict[str, Json]]:
+    """`execute` under a progress bar, from the snapshot beside `path`; what was played, and the attributes of it."""
+    layout, options = prepared.layout, case.options
+    belief = (prepared.belief, prepared.setting.constants)
+    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
+    progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=options.progress)
+    snapshots = Snapshots(path, attributes, seconds=options.snapshot_seconds)
+    return execute(prepared, progress, snapshots, stop=stop), attributes
+
+
 def join(chunks: list[Row], num_rows: int) -> Row:
     """The first `num_rows` rows of chunks [seed, chunk row]; only the last chunk may hold fewer than its width."""
 
@@ -613,11 +625,7 @@ def play_until_solved(case: RunConfig, path: str | Path | None = None) -> Solved
     # Chunk by chunk, as an ordinary run; after each one `_all_solved` looks whether to go on.
     prepared = prepare(case)
     layout = replace(prepared.layout, chunk_rows=min(case.length, CHUNK_EPISODES))
-    belief = (prepared.belief, prepared.setting.constants)
-    attributes = describe_case(case, environment=describe(case.env, "env"), space=prepared.space, belief=belief)
-    progress = Progress(layout.row_length * case.num_seeds, layout.num_rows, show=case.options.progress)
-    snapshots = Snapshots(path, attributes, seconds=case.options.snapshot_seconds)
-    outcome = execute(prepared._replace(layout=layout), progress, snapshots, stop=_all_solved)
+    outcome, _ = play_case(case, prepared._replace(layout=layout), path, stop=_all_solved)
     hits = np.asarray(outcome.target) > 0
     return Solved(time_to_solve(hits), sustained_time_to_solve(hits), first_visit(hits), hits.shape[-1])
 

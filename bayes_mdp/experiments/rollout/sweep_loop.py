@@ -385,19 +385,17 @@ class HashIndex(NamedTuple):
     Args:
         codes: the code of the state that each row belongs to, -1: free.
         lost: look-ups, of those that may insert, that found no row and shared that of another state.
-        made: all look-ups that may insert.
     """
 
     codes: Int[Array, " rows"]
     lost: Int[Array, ""]
-    made: Int[Array, ""]
 
 
 class HashedStates(eqx.Module):
     """An environment whose states are too many to list: a state gets a row of the tables at its first visit.
 
     A state without a free row in either of its buckets shares the last row of one of them: that of the state that came
-    last, as a rule the rarest. `overflow` is the share of such look-ups.
+    last, as a rule the rarest. `HashIndex.lost` counts such look-ups.
 
     Args:
         env: any `SimulatedEnvironment`.
@@ -418,11 +416,7 @@ class HashedStates(eqx.Module):
 
     def index(self) -> HashIndex:
         """All rows are free."""
-        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0), jnp.int32(0))
-
-    def overflow(self, index: HashIndex) -> Float[Array, ""]:
-        """The share of look-ups whose state had no row of its own."""
-        return index.lost / jnp.maximum(index.made, 1)
+        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0))
 
     def locate(self, index: HashIndex, state: EnvState, acts: BoolScalar) -> tuple[HashIndex, Int[Array, ""]]:
         """The index, and the row of a state; a new state gets a row where `acts`.
@@ -444,7 +438,7 @@ class HashedStates(eqx.Module):
         # No branch: where nothing is inserted the scatter goes beyond the table and is dropped.
         entry = jnp.where(acts & new & ~full, row, self.num_rows)
         after = index.codes.at[entry].set(code, mode="drop")
-        return HashIndex(after, index.lost + (acts & new & full), index.made + acts), row
+        return HashIndex(after, index.lost + (acts & new & full)), row
 
     def reset(self, key: Key[Array, ""], u: RealScalar) -> EnvState:
         """The first state of an episode."""

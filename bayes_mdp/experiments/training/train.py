@@ -23,7 +23,13 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.replay_learning import NeuralAgent, Values
 from bayes_mdp.experiments.describe import Json, describe, describe_key, first_difference, versions
-from bayes_mdp.experiments.results import EVALUATION_FORMAT, TRAIN_FORMAT, load_result, save_result
+from bayes_mdp.experiments.results import (
+    EVALUATION_FORMAT,
+    TRAIN_FORMAT,
+    json_attributes,
+    load_result,
+    save_result,
+)
 from bayes_mdp.experiments.resume import (
     Checkpoints,
     checkpoint_path,
@@ -507,7 +513,7 @@ class Log:
 
         result = xr.Dataset(
             coords={"seed": np.arange(self._num_seeds)},
-            attrs={"format": TRAIN_FORMAT, **{name: json.dumps(value) for name, value in attributes.items()}},
+            attrs=json_attributes(TRAIN_FORMAT, attributes),
         )
         rows = {name: np.stack(x, 1) for name, x in self._rows.items()}
         if rows:
@@ -518,8 +524,7 @@ class Log:
     def _with_episodes(self, result: "xr.Dataset") -> "xr.Dataset":
         events = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
         events_of_seed = [events[events[:, 0] == seed] for seed in range(self._num_seeds)]
-        longest = max(map(len, events_of_seed))
-        padded = np.stack([np.pad(x, ((0, longest - len(x)), (0, 0)), constant_values=np.nan) for x in events_of_seed])
+        padded = _stack_padded(events_of_seed)
         # Counted in steps of all environments of the seed, after the iteration.
         step = (padded[..., 1] + 1) * self._num_envs
         columns = {"episode_score": padded[..., 3], "episode_length": padded[..., 4], "episode_step": step}
@@ -540,6 +545,14 @@ class Log:
             return result
         dims = ("seed", "frame", *("row", "column")[: len(map_shape)])
         return result.assign(visits=(dims, self.visits.reshape(*self.visits.shape[:2], *map_shape)))
+
+
+def _stack_padded(parts: list[np.ndarray]) -> np.ndarray:
+    """[part, ...], with nan behind the end of the shorter ones."""
+    padded = np.full((len(parts), max(map(len, parts)), *parts[0].shape[1:]), np.nan)
+    for row, part in zip(padded, parts, strict=True):
+        row[: len(part)] = part
+    return padded
 
 
 def _means(group: np.ndarray, values: np.ndarray, number: int) -> np.ndarray:
@@ -635,8 +648,7 @@ def evaluate_agent(
     key = jax.random.key(0) if key is None else key
     check_key("key", key)
     scores = _scores(training, env, how, key)
-    longest = max(map(len, scores))
-    padded = np.stack([np.pad(x.astype(float), (0, longest - len(x)), constant_values=np.nan) for x in scores])
+    padded = _stack_padded(scores)
     means = np.array([x.mean() if x.size else np.nan for x in scores])
     about = {"agent": training.agent, "how": how}
     described = {**describe(about), "env": describe_env(env)}
@@ -648,7 +660,7 @@ def evaluate_agent(
             "episodes": ("seed", np.array([x.size for x in scores])),
         },
         coords={"seed": np.arange(len(scores))},
-        attrs={"format": EVALUATION_FORMAT, **{name: json.dumps(x) for name, x in attributes.items()}},
+        attrs=json_attributes(EVALUATION_FORMAT, attributes),
     )
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from bayes_mdp.agents.neural.networks import MinAtarConv, NatureConv
 from bayes_mdp.agents.neural.replay import Stack
 from bayes_mdp.agents.neural.replay_learning import NeuralAgent, Spec
 from bayes_mdp.envs import ENVS, OBSERVED
-from bayes_mdp.envs.gymnasium.from_gymnasium import check_id
+from bayes_mdp.envs.gymnasium.from_gymnasium import make_by_id
 from bayes_mdp.envs.observed.gymnax_env import gymnax_env
 from bayes_mdp.envs.observed.one_hot_observations import one_hot
 from bayes_mdp.experiments.gymnasium_envs import autoreset_mode, describe_source
@@ -257,14 +258,10 @@ def host_env(
 def _by_id(name: str, num_envs: int, import_module: bool) -> "VectorEnv":
     import gymnasium
 
-    check_id("env", name, import_module=import_module, otherwise="import_module=True")
     check_count("num_envs", num_envs)
     mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
-    try:
-        return gymnasium.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs=mode)
-    except (gymnasium.error.Error, ImportError) as error:
-        why = " ".join(str(error).split())
-        raise ValueError(f"env is {name!r}, expected an id that Gymnasium can make ({why})") from error
+    make = partial(gymnasium.make_vec, num_envs=num_envs, vectorization_mode="sync", vector_kwargs=mode)
+    return make_by_id(make, "env", name, import_module=import_module)
 
 
 def _side_by_side(makers: "Sequence[Callable[[], gymnasium.Env]]") -> "SyncVectorEnv":

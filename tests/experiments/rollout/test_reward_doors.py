@@ -41,7 +41,7 @@ def _beliefs(law: str) -> dict[str, Any]:
 
 def _belief(law: str, name: str) -> Any:
     """Before any data; worlds of one size share it."""
-    space, kept = space_of(_world(name).env), _beliefs(law)
+    space, kept = space_of(_world(name).env.mdp), _beliefs(law)
     which = f"{space.shape} {space.ends} {space.legal is None}"
     if which not in kept:
         kept[which] = bm.infer(KEY, _prior(law), space=space)
@@ -68,7 +68,7 @@ def _run(name: str, law: str) -> None:
 
 
 def _infer(name: str, law: str) -> None:
-    bm.infer(KEY, _prior(law), transitions(_world(name)), space=space_of(_world(name).env))
+    bm.infer(KEY, _prior(law), transitions(_world(name)), space=space_of(_world(name).env.mdp))
 
 
 def _update(name: str, law: str) -> None:
@@ -78,7 +78,7 @@ def _update(name: str, law: str) -> None:
 def _act(name: str, law: str) -> None:
     """Each transition by itself: the first that cannot be is refused."""
     world = _world(name)
-    space = space_of(world.env)
+    space = space_of(world.env.mdp)
     actor = bm.Actor(AGENT, space, objective=Discounted(0.9), key=KEY, prior=_belief(law, name))
     rows = [(s, a, y, r) for (s, a, y), values in world.paid.items() for r in values]
     for s, a, y, reward in rows[:200]:
@@ -97,7 +97,7 @@ def _accept(*args: object) -> None:
 
 def _until_first_step(door: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("bayes_mdp.experiments.run_agent"), "execute", _accept)
+        patch.setattr(import_module("bayes_mdp.experiments.run_agent"), "play_case", _accept)
         # `sweep` tells of failed cells in a sentence of its own.
         with pytest.raises((_AcceptedError, ValueError)) as raised:
             door()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_mdp.numerics.numba_function import code_of, compile_loop
+from bayes_mdp.random.threefry import PARITY, ROTATIONS
 from bayes_mdp.utils.typing import RealScalar
 
 _PACKAGE = Path(__file__).parents[3]
@@ -19,9 +20,9 @@ CODE = code_of(
     _PACKAGE / "numerics/numba_function.py",
     _PACKAGE / "experiments/rollout/sweep_loop.py",
     _PACKAGE / "planning/prioritized_sweeping.py",
+    _PACKAGE / "random/threefry.py",
 )
 """A number of the text of the loops of this folder, and of the files whose constants they use: see `kept`."""
-_PARITY = np.uint32(0x1BD11BDA)
 _UNIT32 = np.float32(2.0**-23)
 _UNIT64 = 2.0**-52
 
@@ -41,34 +42,15 @@ def block(key: Words, low: np.uint32) -> Words:
     """The two words that a key makes of the counter (0, low), in 20 rounds."""
     first, second = key
     # The key schedule of Threefry: the third word is the parity of the first two.
-    third = np.uint32(np.uint32(first ^ second) ^ _PARITY)
+    words = first, second, np.uint32(np.uint32(first ^ second) ^ PARITY)
     x, y = first, np.uint32(low + second)
     # Five groups of four rounds; after each, two words of the schedule and the number of the group are added.
-    x, y = _round(x, y, 13)
-    x, y = _round(x, y, 15)
-    x, y = _round(x, y, 26)
-    x, y = _round(x, y, 6)
-    x, y = np.uint32(x + second), np.uint32(y + third + np.uint32(1))
-    x, y = _round(x, y, 17)
-    x, y = _round(x, y, 29)
-    x, y = _round(x, y, 16)
-    x, y = _round(x, y, 24)
-    x, y = np.uint32(x + third), np.uint32(y + first + np.uint32(2))
-    x, y = _round(x, y, 13)
-    x, y = _round(x, y, 15)
-    x, y = _round(x, y, 26)
-    x, y = _round(x, y, 6)
-    x, y = np.uint32(x + first), np.uint32(y + second + np.uint32(3))
-    x, y = _round(x, y, 17)
-    x, y = _round(x, y, 29)
-    x, y = _round(x, y, 16)
-    x, y = _round(x, y, 24)
-    x, y = np.uint32(x + second), np.uint32(y + third + np.uint32(4))
-    x, y = _round(x, y, 13)
-    x, y = _round(x, y, 15)
-    x, y = _round(x, y, 26)
-    x, y = _round(x, y, 6)
-    return np.uint32(x + third), np.uint32(y + first + np.uint32(5))
+    for group in range(5):
+        for left in ROTATIONS[group % 2]:
+            x, y = _round(x, y, left)
+        x = np.uint32(x + words[(group + 1) % 3])
+        y = np.uint32(y + words[(group + 2) % 3] + np.uint32(group + 1))
+    return x, y
 
 
 @compile_loop

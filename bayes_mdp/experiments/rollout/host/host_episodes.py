@@ -8,7 +8,7 @@ handed over to the loop of XLA and back at any chunk: both read and write the sa
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -252,17 +252,9 @@ def _cache_loop(code: int) -> Callable[..., None]:
     """`play_seeds`, kept on disk for this text of it."""
 
     @cache_on_disk
-    def play(
-        sizes: Sizes,
-        numbers: Numbers,
-        env: ListedEnvironment,
-        seeds: Learnt,
-        keys: np.ndarray,
-        chunks: tuple[int, int],
-        done: np.ndarray,
-    ) -> None:
+    def play(*arguments: Any) -> None:
         if code >= 0:  # always: what it closes over is part of its name on disk
-            play_seeds(sizes, numbers, env, seeds, keys, chunks, done)
+            play_seeds(*arguments)
 
     return play
 

@@ -10,7 +10,7 @@ back between any two rows: both read and write the same arrays, and draw the sam
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -410,27 +410,16 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
 def _cache_loops(code: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """`set_all_models` and `play_steps`, kept on disk for this text of them."""
 
+    # Whatever `code` is: what it closes over is part of its name on disk.
     @cache_on_disk
-    def set_all(which: int, numbers: SweepNumbers, counts: Counts, model: Model) -> None:
-        if code >= 0:  # always: what it closes over is part of its name on disk
-            set_all_models(which, numbers, counts, model)
+    def set_all(*arguments: Any) -> None:
+        if code >= 0:
+            set_all_models(*arguments)
 
     @cache_on_disk
-    def play(  # noqa: PLR0913, PLR0917 - those of `play_steps`
-        sizes: SweepSizes,
-        numbers: SweepNumbers,
-        env: ListedEnvironment,
-        legal: np.ndarray,
-        keys: np.ndarray,
-        counts: Counts,
-        queue: Queue,
-        model: Model,
-        recorded: Recorded,
-        rows: tuple[int, int],
-        done: np.ndarray,
-    ) -> None:
+    def play(*arguments: Any) -> None:
         if code >= 0:
-            play_steps(sizes, numbers, env, legal, keys, counts, queue, model, recorded, rows, done)
+            play_steps(*arguments)
 
     return set_all, play
 
