@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 import bayes_mdp as bm
 from bayes_mdp.agents.optimism.k_learning import minimise
-from bayes_mdp.agents.optimism.k_model import k_model
+from bayes_mdp.agents.optimism.k_model import Bonus, k_model
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models import dirichlet_normal
@@ -86,12 +86,12 @@ def wide(x: Any) -> Any:
 
 def program_of(initial: np.ndarray) -> Callable[[Any, Any], Any]:
     """From the posterior and a first temperature to the answer."""
-    return lambda p, start: minimise(k_model(p, bonus="paper", span=None, noise=1.0), jnp.asarray(initial), start)
+    return lambda p, start: minimise(k_model(p, Bonus()), jnp.asarray(initial), start)
 
 
 def peer_of(dense: Any, tau: float) -> Callable[[], float]:
     """Brent's method on what the posterior says, checked against our answer."""
-    model = jax.jit(lambda p: (p.mean_mdp(), k_model(p, bonus="paper", span=None, noise=1.0)))(wide(dense))
+    model = jax.jit(lambda p: (p.mean_mdp(), k_model(p, Bonus())))(wide(dense))
     arrays = [np.asarray(x) for x in (model[0].reward, model[1].numerator, model[0].transition_probs)]
     np.testing.assert_allclose(brent(*arrays, near=tau), tau, rtol=1e-12)
     return lambda: brent(*arrays, near=tau)

@@ -194,7 +194,8 @@ class BAMCP(eqx.Module):
             at,
             state.rollout_q,
             options=SearchOptions(self.num_simulations, self.max_depth, self.episodes, self.tree_nodes),
-            rule=SearchRule(self.exploration, self.random_rollouts),
+            exploration=self.exploration,
+            random_rollouts=self.random_rollouts,
             kept=state.kept,
         )
         return OneAction(jnp.asarray(answer.action)), SearchState(state.rollout_q, answer.kept)
@@ -270,18 +271,6 @@ class SearchOptions(NamedTuple):
     max_nodes: int
 
 
-class SearchRule(NamedTuple):
-    """How actions are chosen in a simulation. Numbers, which may be traced.
-
-    Args:
-        exploration: c of UCT, inside the tree; None: `search.default_exploration`.
-        random_rollouts: probability that an action below the tree is random.
-    """
-
-    exploration: RealScalar | None
-    random_rollouts: RealScalar
-
-
 class SearchInput(NamedTuple):
     """The arrays of one decision.
 
@@ -329,7 +318,8 @@ def search(
     rollout_q: Float[AnyArray, "S A"],
     *,
     options: SearchOptions,
-    rule: SearchRule,
+    exploration: RealLike | None,
+    random_rollouts: RealLike,
     kept: KeptTree | None = None,
 ) -> SearchOutput:
     """Search from a state. Traceable.
@@ -341,7 +331,8 @@ def search(
         at: where to decide; state S: there is nothing to decide.
         rollout_q: in which actions of rollouts that are not random are greedy.
         options: static numbers.
-        rule: how actions are chosen in a simulation.
+        exploration: c of UCT, inside the tree; None: `search.default_exploration`.
+        random_rollouts: probability that an action below the tree is random.
         kept: the tree of the decision before, to go on with.
 
     Returns:
@@ -362,8 +353,8 @@ def search(
         jnp.asarray(at.state, INDEX),
         jnp.asarray(at.step, INDEX),
         jnp.asarray(step_discount(objective), float),
-        jnp.asarray(jnp.nan if rule.exploration is None else rule.exploration, float),
-        jnp.asarray(rule.random_rollouts, float),
+        jnp.asarray(jnp.nan if exploration is None else exploration, float),
+        jnp.asarray(random_rollouts, float),
         jnp.asarray(rollout_q, float),
         kept,
     )

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model, row_variance_factor
 from bayes_mdp.agents.common.replan import DynamicEpisodes, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
 from bayes_mdp.mdp import AverageReward, CanMean, CanSample, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.mdp.protocols import CanSampleBackup
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
@@ -221,7 +221,7 @@ class GaussianPSRL(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        episode_length(problem, "GaussianPSRL")
+        require_episodic(problem.objective, "GaussianPSRL")
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: RowPosterior) -> tuple[Greedy, None]:
         """Greedy for a new draw of the noise.

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.learner import episode_length
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.solution import where_legal
@@ -148,18 +148,22 @@ class RLSVI(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        episode_length(problem, "RLSVI")
+        require_episodic(problem.objective, "RLSVI")
         return RegressionData.empty(problem.space.shape)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: RegressionData, belief: object = None
     ) -> tuple[Greedy, RegressionData]:
-        """Greedy for a new draw; the data are unchanged."""
+        """Greedy for a new draw; the data are unchanged.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
         del belief
         q = draw_values(
             key,
             state,
-            episode_length(problem, "RLSVI"),
+            require_episodic(problem.objective, "RLSVI").horizon,
             noise=self.noise,
             regularization=self.regularization,
             legal=problem.space.legal,
@@ -335,7 +339,7 @@ class LMCLSVI(eqx.Module):
             ValueError: an objective other than `Episodic`; features of other states or actions.
         """
         del key
-        horizon = episode_length(problem, "LMCLSVI")
+        horizon = require_episodic(problem.objective, "LMCLSVI").horizon
         *_, n_states, n_actions = problem.space.shape
         size = n_states * n_actions
         if self.features is not None:
@@ -347,9 +351,13 @@ class LMCLSVI(eqx.Module):
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: LangevinState, belief: object = None
     ) -> tuple[Greedy, LangevinState]:
-        """Greedy for a new draw, which is kept as the start of the next; the data are unchanged."""
+        """Greedy for a new draw, which is kept as the start of the next; the data are unchanged.
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
         del belief
-        horizon, legal = episode_length(problem, "LMCLSVI"), problem.space.legal
+        horizon, legal = require_episodic(problem.objective, "LMCLSVI").horizon, problem.space.legal
         started = LangevinState(state.data, state.weights, state.plans + 1)
         # The law of the weights starts where the last plan left them.
         q, weights = self._draw(key, started, horizon, legal)

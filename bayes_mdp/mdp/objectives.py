@@ -128,6 +128,21 @@ def sum_of_discounts(objective: Episodic) -> float:
     return objective.horizon if rate == 1 else -math.expm1(objective.horizon * math.log(rate)) / (1 - rate)
 
 
+def require_episodic(objective: Objective, who: str) -> Episodic:
+    """The objective, which has to be `Episodic`.
+
+    Args:
+        objective: of any kind.
+        who: takes no other, for the message: "UCBVI".
+
+    Raises:
+        ValueError: another objective.
+    """
+    if not isinstance(objective, Episodic):
+        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    return objective
+
+
 def require_undiscounted(objective: Objective, who: str) -> None:
     """Refuse discounted episodes.
 

@@ -118,22 +118,6 @@ def move_towards(
     return table.at[pair].add(jnp.where(jnp.asarray(weight) != 0, step, 0.0))
 
 
-def episode_length(problem: Problem, who: str) -> int:
-    """H, for a learner of episodes.
-
-    Args:
-        problem: whose objective is looked at.
-        who: whom the message names.
-
-    Raises:
-        ValueError: another objective.
-    """
-    objective = problem.objective
-    if not isinstance(objective, Episodic):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
-    return objective.horizon
-
-
 def place_of(problem: Problem, transition: Transitions) -> Place:
     """The indices of one transition. Traceable.
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.variance_equation import over_components, total_variance
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.objectives import require_undiscounted
+from bayes_mdp.mdp.objectives import require_episodic, require_undiscounted
 from bayes_mdp.mdp.protocols import CanExpectNext
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
@@ -112,14 +112,13 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
         TypeError: the belief has no mean. ValueError: another objective, or discounted episodes.
     """
     require_ability(belief, CanMean, who)
-    if not isinstance(objective, Episodic):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    horizon = require_episodic(objective, who).horizon
     require_undiscounted(objective, who)
     # A belief that applies its mean rows to values need not write them down: S A S numbers are saved.
     mean = belief.mean_mdp()  # under `jit` only the rewards of it are computed where `source` is the belief
     source = belief if isinstance(belief, CanExpectNext) else mean
     legal = None if mean.legal is None else jnp.asarray(mean.legal)
-    return MeanModel(mean.reward, source, legal, objective.horizon)
+    return MeanModel(mean.reward, source, legal, horizon)
 
 
 def plan_for_rewards(

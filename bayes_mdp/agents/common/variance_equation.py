@@ -195,6 +195,19 @@ def require_rows(posterior: object, who: str) -> None:
         )
 
 
+def reward_size(posterior: RowPosterior, mean: MDP | SparseMDP) -> Float[Array, "*H S A"]:
+    """|mean reward| of every pair, in units of the reward: of its largest outcome where rewards depend on it.
+
+    Args:
+        posterior: the belief.
+        mean: its mean MDP.
+    """
+    if not posterior.rewards_by_outcome:
+        return jnp.abs(mean.reward)
+    # `row_bound` at values and a discount of zero.
+    return jnp.asarray(posterior.row_bound(jnp.zeros(mean.reward.shape[:-1], mean.reward.dtype), 0.0))
+
+
 def unknown_pairs(posterior: HasVariances) -> Bool[Array, "*H S A"]:
     """Which pairs have an unknown row or an unknown mean reward.
 

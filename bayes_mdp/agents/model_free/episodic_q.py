@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
-from bayes_mdp.agents.common.learner import episode_length, first_table, place_of
+from bayes_mdp.agents.common.learner import first_table, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import Problem, Transitions
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.utils.typing import IntScalar, Numbers, Scalar
 from bayes_mdp.utils.validation import (
     check_bool,
@@ -104,7 +105,7 @@ class UCBH(eqx.Module):
         """
         del key
         # Optimism by the start: H max_reward, the largest return of an episode.
-        horizon = episode_length(problem, "UCBH")
+        horizon = require_episodic(problem.objective, "UCBH").horizon
         q = first_table(problem, horizon * jnp.asarray(self.max_reward, float), "UCBH")
         return OptimisticTable(q, jnp.zeros(q.shape), jnp.zeros((), jnp.int32))
 
@@ -118,8 +119,12 @@ class UCBH(eqx.Module):
     def observe(
         self, problem: Problem, state: OptimisticTable, transition: Transitions, weight: Scalar = 1.0
     ) -> OptimisticTable:
-        """The table after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        horizon, counted = episode_length(problem, "UCBH"), jnp.asarray(weight) != 0
+        """The table after one transition; unchanged where `weight` is 0 (another weight counts as one).
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        horizon, counted = require_episodic(problem.objective, "UCBH").horizon, jnp.asarray(weight) != 0
         pair, next_row, ended, _ = place_of(problem, transition)
         # V is clipped at its largest possible value; Q itself is not (algorithm 1).
         next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[next_row]))
@@ -246,7 +251,7 @@ class RandQL(eqx.Module):
         Raises:
             ValueError: an objective other than `Episodic`.
         """
-        horizon = episode_length(problem, "RandQL")
+        horizon = require_episodic(problem.objective, "RandQL").horizon
         acting = first_table(problem, self._ceiling(horizon, jnp.arange(horizon)[:, None, None]), "RandQL")
         temporary = jnp.broadcast_to(acting[..., None], (*acting.shape, self.num_tables))
         # The seed of all updates: two words of random bits.
@@ -267,8 +272,12 @@ class RandQL(eqx.Module):
         return Greedy(state.temporary[..., jax.random.randint(key, (), 0, self.num_tables)]), state
 
     def observe(self, problem: Problem, state: Ensemble, transition: Transitions, weight: Scalar = 1.0) -> Ensemble:
-        """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one)."""
-        horizon, counted = episode_length(problem, "RandQL"), jnp.asarray(weight) != 0
+        """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one).
+
+        Raises:
+            ValueError: an objective other than `Episodic`.
+        """
+        horizon, counted = require_episodic(problem.objective, "RandQL").horizon, jnp.asarray(weight) != 0
         pair, next_row, ended, _ = place_of(problem, transition)
         # Sampled-RandQL: every table bootstraps from its own values [J]; RandQL: all from the acting values.
         next_value = jnp.max(state.temporary[next_row], 0) if self.sampled else jnp.max(state.acting[next_row])

@@ -17,18 +17,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
-from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.optimism.k_model import (
+    Bonus,
     KMixture,
     KModel,
     KOperator,
-    check_options,
     k_operator,
     least_temperature,
-    require_k_abilities,
     soften,
 )
-from bayes_mdp.mdp import CanMean, Episodic, Problem
+from bayes_mdp.mdp import CanMean, Problem
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import where_legal
@@ -82,16 +81,14 @@ def k_values(
     """
     # Options that are numbers are checked on the host, before anything is compiled.
     check_positive("tau", tau)
-    check_options(bonus, span, noise)
-    _require_abilities(posterior, bonus, "k_values")
-    return _k_values(posterior, tau, bonus=bonus, span=span, noise=noise, horizon=horizon)
+    rule = Bonus(bonus, span, noise)
+    rule.check_belief(posterior, "k_values")
+    return _k_values(posterior, tau, rule, horizon=horizon)
 
 
-@partial(jax.jit, static_argnames=("bonus", "horizon"))
-def _k_values(
-    posterior: CanMean, tau: RealScalar, *, bonus: str, span: RealLike | None, noise: RealScalar, horizon: int | None
-) -> Float[Array, "H S A"]:
-    return k_operator(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="k_values").k_values(tau)
+@partial(jax.jit, static_argnames="horizon")
+def _k_values(posterior: CanMean, tau: RealScalar, bonus: Bonus, *, horizon: int | None) -> Float[Array, "H S A"]:
+    return k_operator(posterior, bonus, horizon=horizon, who="k_values").k_values(tau)
 
 
 def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
@@ -183,7 +180,7 @@ def schedule(
     require_choice(num_actions)
     for name, size in (("horizon", horizon), ("num_states", num_states)):
         require(size < 1, name, size, "an integer of at least 1")
-    check_options("paper", span, noise)
+    Bonus("paper", span, noise)  # which checks its numbers
     if is_concrete(t):
         require(~(np.asarray(t) >= 1), "t", t, "the number of an episode, 1 or greater")
     # NumPy for numbers, JAX for a traced t: one formula for both.
@@ -251,30 +248,21 @@ def optimal_temperature(
     Raises:
         ValueError, TypeError: as `k_values`; a single action; `initial` is no distribution; `start` is not positive.
     """
-    check_options(bonus, span, noise)
+    rule = Bonus(bonus, span, noise)
     check_probability_rows("initial", initial)
     if start is not None:
         check_positive("start", start)
     # Newton steps to the square root of eps: float64, whatever the caller's precision.
     with jax.enable_x64(True):
         posterior64, rho = to_float64((posterior, np.asarray(initial, np.float64)))
-        answer = _solve(posterior64, rho, bonus=bonus, span=span, noise=noise, horizon=horizon, start=start or 0.0)
-        return jax.device_get(answer)
+        return jax.device_get(_solve(posterior64, rho, rule, start or 0.0, horizon=horizon))
 
 
-@partial(jax.jit, static_argnames=("bonus", "horizon"))
+@partial(jax.jit, static_argnames="horizon")
 def _solve(
-    posterior: CanMean,
-    initial: Float[Array, " S"],
-    *,
-    bonus: str,
-    span: RealLike | None,
-    noise: RealScalar,
-    horizon: int | None,
-    start: RealScalar,
+    posterior: CanMean, initial: Float[Array, " S"], bonus: Bonus, start: RealScalar, *, horizon: int | None
 ) -> OptimalTemperature:
-    model = k_operator(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="optimal_temperature")
-    return minimise(model, initial, start)
+    return minimise(k_operator(posterior, bonus, horizon=horizon, who="optimal_temperature"), initial, start)
 
 
 class _Search(NamedTuple):
@@ -582,9 +570,13 @@ class KLearning(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_options(self.bonus, self.span, self.noise)
+        _ = self._rule  # which checks its numbers
         if self.num_states is not None:
             check_count("num_states", self.num_states)
+
+    @property
+    def _rule(self) -> Bonus:
+        return Bonus(self.bonus, self.span, self.noise)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> KLearningState:
         """No plan yet.
@@ -594,8 +586,7 @@ class KLearning(eqx.Module):
                 "optimal", no initial distribution.
         """
         del key
-        if not isinstance(problem.objective, Episodic):
-            raise ValueError(f"objective is {type(problem.objective).__name__}, expected Episodic for KLearning")
+        require_episodic(problem.objective, "KLearning")
         if isinstance(self.temperature, TemperatureRule):
             require_choice(problem.space.n_actions)
             # The optimal temperature weighs the first states: it has to know where episodes begin.
@@ -610,7 +601,7 @@ class KLearning(eqx.Module):
             ValueError: with bonus="posterior", a variance of a mean reward does not exist. TypeError: no mean, counts
                 or variances.
         """
-        _require_abilities(belief, self.bonus, "KLearning")
+        self._rule.check_belief(belief, "KLearning")
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: KLearningState, belief: CanMean
@@ -620,12 +611,11 @@ class KLearning(eqx.Module):
         Where no bonus is left the optimal temperature is 0: the policy is then greedy in the mean MDP.
 
         Raises:
-            TypeError: an ability is missing.
+            TypeError: an ability is missing. ValueError: as `init`.
         """
         del key
-        objective, number = problem.objective, state.num_plans + 1
-        steps = objective.horizon if isinstance(objective, Episodic) else None
-        model = k_operator(belief, bonus=self.bonus, span=self.span, noise=self.noise, horizon=steps, who="KLearning")
+        number, horizon = state.num_plans + 1, require_episodic(problem.objective, "KLearning").horizon
+        model = k_operator(belief, self._rule, horizon=horizon, who="KLearning")
         tau, k = self._choose(model, problem, state.temperature, number)
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
         # At temperature zero the policy is greedy: the least positive temperature stands for it.
@@ -652,9 +642,3 @@ class KLearning(eqx.Module):
         )
         tau = jnp.maximum(tau, least_temperature(model.dtype))  # 0 without noise and span
         return tau, model.k_values(tau)
-
-
-def _require_abilities(posterior: object, bonus: str, who: str) -> None:
-    require_k_abilities(posterior, who)
-    if bonus == "posterior":
-        require_variances(posterior)

@@ -19,6 +19,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.planning.solution import where_legal
@@ -31,6 +32,45 @@ BONUSES = ("paper", "posterior")
 @runtime_checkable
 class KBelief(CanMean, CanCount, HasVariances, Protocol):
     """What a bonus is computed from: mean MDP, visit counts, variances."""
+
+
+class Bonus(eqx.Module):
+    """How tau times the bonus of a pair is computed: (noise^2 + span_l^2) / (2 max(n, 1)).
+
+    Args:
+        kind: "paper"; or "posterior": the posterior variance of the mean reward in place of noise^2 / max(n, 1).
+        span: bound on the difference of values of the next step; None: the steps that are left.
+        noise: sigma, the rewards are sigma-sub-Gaussian around their mean.
+
+    Raises:
+        ValueError: another kind, a negative `span` or `noise`. TypeError: no number.
+    """
+
+    kind: str = eqx.field(default="paper", static=True)
+    span: RealLike | None = None
+    noise: RealScalar = 1.0
+
+    def __check_init__(self) -> None:
+        check_name("bonus", self.kind, BONUSES)
+        check_not_negative("noise", self.noise)
+        if self.span is not None:
+            check_not_negative("span", self.span)
+
+    def check_belief(self, posterior: object, who: str) -> None:
+        """Refuse a belief without mean, counts, or variances (of a mixture: of its components).
+
+        Args:
+            posterior: the belief.
+            who: whom the message names.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: a variance that "posterior" needs does not exist.
+        """
+        require_ability(posterior, CanMean, who)
+        require_ability(posterior, CanCount, who)
+        require_ability(posterior.components if can_split(posterior) else posterior, HasVariances, who)
+        if self.kind == "posterior":
+            require_variances(posterior)
 
 
 class KModel(eqx.Module):
@@ -99,28 +139,18 @@ def soften(
     return best[..., 0] + tau * log_total, probs, entropy
 
 
-def k_model(
-    posterior: CanMean,
-    *,
-    bonus: str,
-    span: RealLike | None,
-    noise: RealScalar,
-    horizon: int | None = None,
-    who: str = "K-learning",
-) -> KModel:
+def k_model(posterior: CanMean, bonus: Bonus, *, horizon: int | None = None, who: str = "K-learning") -> KModel:
     """The operator of a belief. Traceable.
 
     Args:
         posterior: the belief.
-        bonus, span, noise: as of `k_learning.k_values`.
+        bonus: how it is computed.
         horizon: H, needed where rows do not depend on the step.
         who: whom the message names.
 
     Raises:
-        ValueError: another `bonus`, a negative `span` or `noise`, no horizon or one that does not fit.
-        TypeError: an ability is missing.
+        ValueError: no horizon or one that does not fit. TypeError: an ability is missing.
     """
-    check_options(bonus, span, noise)
     for ability in (CanMean, CanCount, HasVariances):
         require_ability(posterior, ability, who)
     assert isinstance(posterior, KBelief)
@@ -132,37 +162,20 @@ def k_model(
         raise ValueError(f"horizon is {horizon}, expected {steps}, that of the posterior")
     # As many steps as the belief has rows for, or as the caller says.
     mean = mean_model(posterior, Episodic(horizon or steps), who)
-    return KModel(mean, _numerator(posterior, mean, bonus, span, noise))
+    return KModel(mean, _numerator(posterior, mean, bonus))
 
 
-def check_options(bonus: str, span: RealLike | None, noise: RealScalar) -> None:
-    """Refuse options of the bonus.
-
-    Args:
-        bonus, span, noise: as of `k_model`.
-
-    Raises:
-        ValueError: another `bonus`, a negative `span` or `noise`. TypeError: no number.
-    """
-    check_name("bonus", bonus, BONUSES)
-    check_not_negative("noise", noise)
-    if span is not None:
-        check_not_negative("span", span)
-
-
-def _numerator(
-    posterior: KBelief, mean: MeanModel, bonus: str, span: RealLike | None, noise: RealScalar
-) -> Float[Array, "H S A"]:
+def _numerator(posterior: KBelief, mean: MeanModel, bonus: Bonus) -> Float[Array, "H S A"]:
     """tau times the bonus of (6): (noise^2 + span_l^2) / (2 max(n, 1)), or with the reward's posterior variance."""
     dtype, (n_states, n_actions) = mean.reward.dtype, mean.reward.shape[-2:]
     visits = jnp.maximum(jnp.asarray(posterior.visit_counts(), dtype), 1.0)
-    reward = jnp.asarray(noise, dtype) ** 2 / visits if bonus == "paper" else posterior.reward_variance()
+    reward = jnp.asarray(bonus.noise, dtype) ** 2 / visits if bonus.kind == "paper" else posterior.reward_variance()
     # A known row has no transition term; only whether the variance factor is zero is used. "dirichlet" builds no rows,
     # which saves memory with many layers; posteriors by samples have "ratio" alone.
     form = "dirichlet" if mean.source is posterior else "ratio"
     unknown = jnp.where(jnp.asarray(posterior.variance_factor(form)) > 0, 1.0 / visits, 0.0)
     # Span of the values after step l: at most the rewards of the L - l steps that remain.
-    remaining = jnp.arange(mean.horizon - 1, -1, -1) if span is None else jnp.full(mean.horizon, span)
+    remaining = jnp.arange(mean.horizon - 1, -1, -1) if bonus.span is None else jnp.full(mean.horizon, bonus.span)
     square = (remaining.astype(dtype) ** 2)[:, None, None]
     numerator = jnp.broadcast_to(0.5 * (reward + square * unknown), (mean.horizon, n_states, n_actions)).astype(dtype)
     return where_legal(numerator, mean.legal, 0.0)
@@ -242,44 +255,19 @@ KOperator = KModel | KMixture
 """The optimistic operator of a belief."""
 
 
-def k_operator(
-    posterior: CanMean,
-    *,
-    bonus: str,
-    span: RealLike | None,
-    noise: RealScalar,
-    horizon: int | None = None,
-    who: str = "K-learning",
-) -> KOperator:
+def k_operator(posterior: CanMean, bonus: Bonus, *, horizon: int | None = None, who: str = "K-learning") -> KOperator:
     """`k_model` of a belief, or of every component of a mixture. Traceable.
 
     Args:
         posterior: a belief, or a mixture of such.
-        bonus, span, noise, horizon, who: as of `k_model`.
+        bonus, horizon, who: as of `k_model`.
 
     Raises:
         ValueError, TypeError: as `k_model`.
     """
     if not can_split(posterior):
-        return k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who=who)
-    parts = jax.vmap(lambda part: k_model(part, bonus=bonus, span=span, noise=noise, horizon=horizon, who=who))(
-        posterior.components
-    )
+        return k_model(posterior, bonus, horizon=horizon, who=who)
+    parts = jax.vmap(lambda part: k_model(part, bonus, horizon=horizon, who=who))(posterior.components)
     # A component of weight zero gets a finite, very negative logarithm.
     log_weights = jnp.log(jnp.asarray(posterior.weights, parts.dtype))
     return KMixture(parts, jnp.maximum(log_weights, LEAST_LOG_WEIGHT))
-
-
-def require_k_abilities(posterior: object, who: str) -> None:
-    """Refuse a belief without mean, counts, or variances (of a mixture: of its components).
-
-    Args:
-        posterior: the belief.
-        who: whom the message names.
-
-    Raises:
-        TypeError: an ability is missing.
-    """
-    require_ability(posterior, CanMean, who)
-    require_ability(posterior, CanCount, who)
-    require_ability(posterior.components if can_split(posterior) else posterior, HasVariances, who)

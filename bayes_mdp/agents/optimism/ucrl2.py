@@ -16,6 +16,7 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.planning.extended_mdp import Box, ExtendedMDP, L1Ball, outcome_probs, solve_extended
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, Scalar
@@ -369,7 +370,7 @@ class UCFH(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        _episodic(problem.objective)
+        require_episodic(problem.objective, "UCFH")
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: CountedBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
@@ -378,7 +379,7 @@ class UCFH(eqx.Module):
             TypeError, ValueError: as `component_confidence_set`.
         """
         del key, state
-        objective = _episodic(problem.objective)
+        objective = require_episodic(problem.objective, "UCFH")
         plausible = component_confidence_set(
             belief,
             objective,
@@ -389,9 +390,3 @@ class UCFH(eqx.Module):
         )
         # No warm start: an episode is planned backwards once.
         return Greedy(solve_extended(plausible, objective).q, problem.space.legal), None
-
-
-def _episodic(objective: Objective) -> Episodic:
-    if not isinstance(objective, Episodic):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for UCFH")
-    return objective

@@ -39,9 +39,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.agents.optimism.k_model import check_options, k_model
-from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
+from bayes_mdp.agents.optimism.k_model import Bonus, k_model
+from bayes_mdp.mdp import CanCount, CanMean, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import require_episodic
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
@@ -355,7 +356,7 @@ def vapor_problem(
     Raises:
         ValueError, TypeError: as `k_learning.k_values`; `initial` is no distribution.
     """
-    model = k_model(posterior, bonus=bonus, span=span, noise=noise, horizon=horizon, who="VAPOR")
+    model = k_model(posterior, Bonus(bonus, span, noise), horizon=horizon, who="VAPOR")
     # K-learning's bonus is sigma^2 / (2 tau): the same sub-Gaussian scale of a pair, without the temperature.
     sigma = jnp.sqrt(2.0 * model.numerator)
     reward = jnp.broadcast_to(model.mean.reward, sigma.shape)
@@ -404,7 +405,7 @@ class VAPOR(eqx.Module):
     replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
-        check_options(self.bonus, self.span, self.noise)
+        Bonus(self.bonus, self.span, self.noise)  # which checks its numbers
         check_count("num_iterations", self.num_iterations)
         check_positive("tolerance", self.tolerance)
 
@@ -415,13 +416,11 @@ class VAPOR(eqx.Module):
             ValueError: an objective other than `Episodic`; no initial distribution.
         """
         del key
-        objective, space = problem.objective, problem.space
-        if not isinstance(objective, Episodic):
-            raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for VAPOR")
+        space, horizon = problem.space, require_episodic(problem.objective, "VAPOR").horizon
         if problem.initial is None:
             raise ValueError("initial is None, expected a distribution over the first state for VAPOR")
         pairs = jnp.ones(space.shape[-2:]) if space.legal is None else jnp.asarray(space.legal, float)
-        return jnp.broadcast_to(pairs / pairs.sum(-1, keepdims=True), (objective.horizon, *pairs.shape))
+        return jnp.broadcast_to(pairs / pairs.sum(-1, keepdims=True), (horizon, *pairs.shape))
 
     def check_belief(self, belief: object) -> None:
         """Refuse a belief that a plan cannot use (inside a trace: by its methods alone).
@@ -441,11 +440,10 @@ class VAPOR(eqx.Module):
         """The policy of the occupancy, and its probabilities. No random number is used.
 
         Raises:
-            TypeError: an ability is missing.
+            TypeError: an ability is missing. ValueError: as `init`.
         """
         del key
-        objective = problem.objective
-        assert isinstance(objective, Episodic) and problem.initial is not None  # as `init` checks
+        assert problem.initial is not None  # as `init` checks
         # One temperature a pair, all of them inside the program: none is chosen here.
         program, expected_next = vapor_problem(
             belief,
@@ -453,7 +451,7 @@ class VAPOR(eqx.Module):
             bonus=self.bonus,
             span=self.span,
             noise=self.noise,
-            horizon=objective.horizon,
+            horizon=require_episodic(problem.objective, "VAPOR").horizon,
         )
         # A warm start from the last policy; the solver stops at a proven gap, or after so many passes.
         plan = solve_vapor(

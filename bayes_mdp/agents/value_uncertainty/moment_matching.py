@@ -35,6 +35,7 @@ from bayes_mdp.agents.common.variance_equation import (
     over_components,
     problem_of,
     revisit_reason,
+    reward_size,
     to_labelled_dataset,
     total_variance,
     validity,
@@ -224,10 +225,8 @@ def _one_step(
 
 def _largest_reward(belief: RowPosterior, z: RealScalar) -> Float[Array, ""]:
     mean = belief.mean_mdp()
-    zero = jnp.zeros(mean.reward.shape[:-1], mean.reward.dtype)
-    # |reward| of every possible outcome, by `row_bound` at values and a discount of zero.
-    size = belief.row_bound(zero, 0.0) if belief.rewards_by_outcome else jnp.abs(mean.reward)
-    return jnp.max(only_legal(size + jnp.abs(z) * jnp.sqrt(belief.expected_reward_variance()), mean))
+    size = reward_size(belief, mean) + jnp.abs(z) * jnp.sqrt(belief.expected_reward_variance())
+    return jnp.max(only_legal(size, mean))
 
 
 Pairs = Float[Array, "*H S A"]

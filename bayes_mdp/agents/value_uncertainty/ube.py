@@ -27,6 +27,7 @@ from bayes_mdp.agents.common.variance_equation import (
     problem_of,
     require_rows,
     revisit_reason,
+    reward_size,
 )
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesRows, check_noise, gaussian_policy
 from bayes_mdp.mdp import (
@@ -151,10 +152,7 @@ def default_q_max(posterior: CanMean, objective: Objective) -> Float[Array, ""]:
 
     def largest(belief: RowPosterior) -> Float[Array, ""]:
         mean = belief.mean_mdp()
-        # |reward| of every possible outcome, by `row_bound` at values and a discount of zero.
-        zero = jnp.zeros(mean.reward.shape[:-1], mean.reward.dtype)
-        size = belief.row_bound(zero, 0.0) if belief.rewards_by_outcome else jnp.abs(mean.reward)
-        return jnp.max(only_legal(size, mean))
+        return jnp.max(only_legal(reward_size(belief, mean), mean))
 
     # sum discount^t |r| <= max |r| times the sum of discount^t over the steps
     reward = jnp.max(over_components(largest, posterior))

@@ -11,7 +11,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import KLearning
 from bayes_mdp.agents.optimism.k_learning import k_values, policy, schedule, value
-from bayes_mdp.agents.optimism.k_model import k_model
+from bayes_mdp.agents.optimism.k_model import Bonus, k_model
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -102,7 +102,7 @@ def test_draws_are_planned_with_too():
     rows[:, 0, 1] = [0.25, 0.25, 0.5]
     visits = np.array([[0.0, 5.0], [1.0, 2.0], [4.0, 10.0]])
     belief = posterior_samples(MDP(rows, np.zeros((50, 3, 2), np.float32)), visits=visits)
-    numerator = jax.jit(lambda b: k_model(b, bonus="paper", span=2.0, noise=0.5, horizon=4).numerator)(belief)
+    numerator = jax.jit(lambda b: k_model(b, Bonus(span=2.0, noise=0.5), horizon=4).numerator)(belief)
     unknown = np.array([[1, 0], [1, 1], [1, 1]])
     right = 0.5 * (0.25 + 4.0 * unknown) / np.maximum(visits, 1)
     np.testing.assert_allclose(numerator, np.broadcast_to(right, (4, 3, 2)), rtol=1e-6)
@@ -344,7 +344,7 @@ def test_a_bonus_knows_how_many_steps_remain():
         reward_cells(NormalGammaBelief(*np.ones((4, 4)) * [[0.0], [1.0], [2.0], [1.0]]), (2, 2)),
         StateActionSpace(2, 2),
     ).update(Transitions(state, action, np.zeros(16), np.zeros(16, int)))
-    model = k_model(belief, bonus="paper", span=None, noise=0.5, horizon=3)
+    model = k_model(belief, Bonus(noise=0.5), horizon=3)
     np.testing.assert_allclose(
         model.numerator, (0.25 + np.array([4.0, 1.0, 0.0])[:, None, None]) / 8 + np.zeros((3, 2, 2))
     )
