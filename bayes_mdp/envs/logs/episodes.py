@@ -258,6 +258,13 @@ class OpenEpisodes:
         codes, labels = pd.factorize(self._labels)
         return self._settle(codes, pd.Index(labels), self._held, final=True)
 
+    def left_open(self) -> "tuple[pd.Index, Int[np.ndarray, ' E']] | None":
+        """The labels of episodes whose last row neither terminated nor was truncated, and the steps of these rows."""
+        if self._held is None or self._labels is None:
+            return None
+        waits = ~self._held["terminated"] & ~self._held.get("truncated", np.zeros(len(self._labels), bool))
+        return self._labels[waits], self._held.get("step", self._held["place"])[waits]
+
     def _settle(self, codes: Int[np.ndarray, " N"], labels: "pd.Index", rows: Columns, *, final: bool) -> Settled:
         order = episode_order(codes)
         _, next_row, place, last = order

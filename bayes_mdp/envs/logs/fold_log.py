@@ -9,7 +9,7 @@ import numpy as np
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.columns import labels_of_user
 from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles
-from bayes_mdp.envs.logs.transition_chunks import LabelBook, Rows, Wanted, transition_chunks
+from bayes_mdp.envs.logs.transition_chunks import LabelBook, LeftOpen, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
     END,
@@ -107,6 +107,7 @@ class _Fold:
     def __init__(self, states: LabelBook, actions: LabelBook, wanted: Wanted) -> None:
         self.states, self.actions, self.wanted = states, actions, wanted
         self.sources: tuple[Source, ...] = ()
+        self.left_open = LeftOpen()
         self.tables: list[CellTable] = []
         self.of_outcomes: dict[str, list[CellTable]] = {}  # the same cells, with the moments of another column
 
@@ -116,7 +117,7 @@ class _Fold:
         before, cost = log.known_digest(), log.columns.get("cost")
         if before is not None:
             self._check(Source(log.name, before, 0, cost), allow_duplicates)
-        for rows in transition_chunks(log, self.states, self.actions, self.wanted):
+        for rows in transition_chunks(log, self.states, self.actions, self.wanted, self.left_open):
             self._add(rows)
             if progress is not None:
                 progress(log.name, log.rows)

@@ -39,7 +39,7 @@ from bayes_mdp.envs.logs.tables import MOST_TOLD, BadCells, Dialect, Faults, Mis
 from bayes_mdp.mdp import Log, Transitions
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.numerics.moments import LARGEST
-from bayes_mdp.utils.messages import ends_with_page
+from bayes_mdp.utils.messages import ends_with_page, see, warn_user
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import as_names, check_count, check_names, label_list
 
@@ -211,10 +211,63 @@ class Wanted:
     missing: Missing
 
 
-def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wanted: Wanted) -> Iterator[Rows]:
+class LeftOpen:
+    """Episodes of earlier logs that may go on in a later one, which is not looked at: a warning says so, once."""
+
+    def __init__(self) -> None:
+        self._last_steps: pd.Series | None = None  # by episode
+        self._warned = False
+
+    def keep(self, episodes: OpenEpisodes) -> None:
+        """Take note of those of a log that was read to its end."""
+        import pandas as pd
+
+        open_ones = episodes.left_open()
+        if open_ones is not None:
+            last_steps = pd.Series(open_ones[1], index=open_ones[0])
+            last_steps = last_steps if self._last_steps is None else pd.concat([self._last_steps, last_steps])
+            self._last_steps = last_steps[~last_steps.index.duplicated(keep="last")]
+
+    def warn(self, table: Table, steps: Int[np.ndarray, " N"] | None) -> None:
+        """Warn of an episode that has the label of one that is open, and begins at a later step, as far as is told.
+
+        Args:
+            table: a chunk of a later log.
+            steps: of its rows.
+        """
+        import pandas as pd
+
+        if self._last_steps is None or self._warned:
+            return
+        codes, uniques = factorised(table, "episode")
+        present, first = np.unique(codes[codes >= 0], return_index=True)
+        labels = pd.Index(uniques)[present]
+        place = self._last_steps.index.get_indexer(labels)
+        met = np.flatnonzero(place >= 0)
+        if steps is not None:
+            met = met[steps[first[met]] > self._last_steps.to_numpy()[place[met]]]
+        if len(met):
+            self._warned = True
+            where = f"{table.name}, row {table.first + first[met[0]] + 1}: episode {plain(labels[met[0]])!r}"
+            warn_user(
+                f"{where} neither terminated nor was truncated in an earlier log, and counts as another one here: what "
+                "followed its last row there is taken as not known. If it goes on, put its rows into one log; if not, "
+                f"terminated= or truncated= says so {see('how-to/large-logs')}"
+            )
+        # In the chunks that follow it is an episode of this log.
+        self._last_steps = self._last_steps.drop(self._last_steps.index[place[place >= 0]])
+
+
+def transition_chunks(
+    log: ChunkedLog, states: LabelBook, actions: LabelBook, wanted: Wanted, left_open: LeftOpen | None = None
+) -> Iterator[Rows]:
     """The transitions of a log, those of an episode in order; none of the chunks is empty.
 
     Where a cell cannot be read, the log is read to its end, so that all such cells are told at once.
+
+    Args:
+        log, states, actions, wanted: what is read.
+        left_open: episodes of the logs before this one; None: there is no other log.
 
     Raises:
         ValueError: a cell that cannot be read, a step that does not follow the one before (names the row), no
@@ -236,11 +289,15 @@ def transition_chunks(log: ChunkedLog, states: LabelBook, actions: LabelBook, wa
         if not table.first and "episode" in table.columns and not faults.errors:
             codes, _ = factorised(table, "episode")
             warn_of_time(table, codes, episode_order(codes), columns["action"], list(actions.numbers))
+        if joins and left_open is not None and "episode" in table.columns and not faults.errors:
+            left_open.warn(table, columns.get("step"))
         settled = _advance(table, episodes, columns, faults) if joins else columns
         rows = _rows(table, settled, wanted, faults)
         number += int(rows.next_observed.sum())
         if len(rows.state) and not faults.errors:
             yield rows
+    if left_open is not None:
+        left_open.keep(episodes)
     rest = episodes.finish()
     if rest is not None and table is not None:
         rows = _rows(table, rest, wanted, faults)

@@ -407,3 +407,40 @@ def test_a_log_with_the_labels_of_a_space():
         assert (log.states, log.actions) == (("c", "b", "a"), ("stay", "go"))
     with pytest.raises(ValueError, match="space and states are both given"):
         bm.read_log(frame, **columns, space=space, states=["a", "b"])
+
+
+def parts(*episodes):
+    """One frame a log, of (label, number of rows) an episode; steps begin at 0, or at a third number."""
+    frames = []
+    for each in episodes:
+        rows = [(label, sum(first) + step) for label, size, *first in each for step in range(size)]
+        frames.append(pd.DataFrame(rows, columns=["e", "t"]).assign(s=lambda x: np.where(x["t"] % 2, "p", "q")))
+    return frames
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+def test_an_episode_that_goes_on_in_a_later_log_is_told(chunksize):
+    def fold(frames, **options):
+        columns = {"state": "s", "action": "a", "reward": "r", "episode": "e"} | options
+        return fold_log([frame.assign(a="x", r=1.0) for frame in frames], chunksize=chunksize, **columns)
+
+    said = (
+        r"DataFrame 2, row {}: episode {} neither terminated nor was truncated in an earlier log, and counts as another"
+    )
+    one = [("a", 3), ("b", 2)], [("c", 2), ("d", 1)]
+    for goes_on, row in (("a", 3), ("d", 3)):
+        with pytest.warns(UserWarning, match=said.format(row, f"'{goes_on}'")) as told:
+            fold(parts(*one, [("f", 2), (goes_on, 2), ("b", 1)]))
+        assert len(told) == 1
+    # By its steps: one that goes on, not one that begins again.
+    with pytest.warns(UserWarning, match=said.format(3, "'b'")):
+        fold(parts(*one, [("a", 2), ("b", 2, 2)]), step="t")
+    fold(parts(*one, [("a", 2), ("b", 2)]), step="t")
+    # Other labels, episodes that ended, and a label that is met again in its own log.
+    fold(parts(*one, [("f", 2), ("g", 5), ("f", 1, 2)]), step="t")
+    fold(parts([("a", 4), ("b", 2)], [("a", 2), ("b", 2)]), step="t", by_step=True)
+    for flag in ("terminated", "truncated"):
+        ended = [frame.assign(end=~frame["e"].duplicated(keep="last")) for frame in parts([("a", 3)], [("a", 2)])]
+        fold(ended, **{flag: "end"})
+    known = [frame.assign(n="p") for frame in parts([("a", 3)], [("a", 2, 3)])]
+    assert fold(known, next_state="n").n_transitions == 5
