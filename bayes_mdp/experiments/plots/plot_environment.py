@@ -5,7 +5,7 @@ An environment is its map, or a graph: nodes (states), edges (possible transitio
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from bayes_mdp.utils.validation import check_count, check_finite, check_index, c
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
-    from matplotlib.colors import ListedColormap, Normalize
     from matplotlib.figure import Figure
 
 MOST_LABELLED = 30  # nodes
@@ -57,76 +55,67 @@ class Graph:
 
 
 def graph_of(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str], step: int | None) -> Graph:
-    """The graph of one step; that of all steps where rows depend on the step and `step` is None."""
-    if mdp.horizon is not None and step is None:
-        return _layers(mdp, picture, names)
+    """The graph of one step; where rows depend on the step and `step` is None, that of all steps from top to bottom.
+
+    Of all steps the states are drawn that can be reached; the last row is what follows the last step.
+    """
     mdp = mdp if step is None else mdp.at(step)
-    (source, action), outcome, probability = transitions(mdp)
-    # An end is a node of its own beside every state that may end: lines to one common end would cross the picture.
-    ending = np.unique(source[outcome == mdp.n_states])
-    state_positions = places(mdp.n_states, picture)
-    unit = _unit(state_positions, picture)
-    # Loops are above a line, ends below.
-    outward = (-unit if is_line(state_positions) else unit) * _END_AWAY * outward_of(state_positions)
-    positions = np.concatenate([state_positions, state_positions[ending] + outward[ending]])
-    # `ending` is sorted, so a state's place in it is the number of its end.
-    target = np.where(outcome == mdp.n_states, mdp.n_states + np.searchsorted(ending, source), outcome)
-    size = len(positions)
+    horizon, n_states, initial = mdp.horizon, mdp.n_states, np.asarray(mdp.initial) > 0
+    (*time, source, action), outcome, probability = transitions(mdp)
+    layer = time[0] if time else np.zeros_like(source)
+    if horizon is not None:
+        met = _reachable(layer, source, outcome, initial)
+        layer, source, action, outcome, probability = (x[met] for x in (layer, source, action, outcome, probability))
+    # The key of a node: its layer, then its state, or the state whose end it is: every state that may end has an end
+    # beside it, because lines to one common end would cross the picture.
+    size, next_layer = 2 * n_states, layer + (horizon is not None)
+    tail, head = size * layer + source, size * next_layer + outcome
+    head = np.where(outcome == n_states, size * layer + n_states + source, head)
+    states = np.arange(n_states) if horizon is None else np.flatnonzero(initial)
+    keys = np.unique(np.concatenate([states, tail, head]))
+    # Ends come after states.
+    keys = keys[np.argsort(_is_end(keys, n_states, horizon), kind="stable")]
+    is_end, layer_of, state_of = _is_end(keys, n_states, horizon), keys // size, keys % n_states
+    number = {key: i for i, key in enumerate(keys.tolist())}
+    spots = places(n_states, picture)
+    unit = _unit(spots, picture) if horizon is None else 1.0
+    if horizon is None:
+        # Loops are above a line, ends below.
+        outward = (-unit if is_line(spots) else unit) * _END_AWAY * outward_of(spots)
+        positions = spots[state_of] + is_end[:, None] * outward[state_of]
+    else:
+        positions = np.stack([order_of(n_states, picture)[state_of], layer_of.astype(float)], -1)
+        positions[keys % size >= n_states] += (-0.4, 0.4)
+    reward = np.where(True if mdp.legal is None else np.asarray(mdp.legal), np.asarray(mdp.reward, float), 0.0)
+    # Without a leading axis of steps there is one layer.
+    reward = reward.reshape(-1, n_states, mdp.n_actions)
     return Graph(
         positions=positions,
-        names=[*names, *[""] * len(ending)],
-        reward=_pad_with_zeros(_legal_reward(mdp), size),
-        first=_pad_with_zeros(np.asarray(mdp.initial) > 0, size),
-        is_end=np.arange(size) >= mdp.n_states,
-        source=source,
+        names=["" if end else names[state] for state, end in zip(state_of, is_end, strict=True)],
+        reward=np.where(is_end[:, None], 0.0, reward[np.where(is_end, 0, layer_of), state_of]),
+        first=(layer_of == 0) & ~is_end & initial[state_of],
+        is_end=is_end,
+        source=np.array([number[key] for key in tail.tolist()], int),
         action=action,
-        target=target,
+        target=np.array([number[key] for key in head.tolist()], int),
         probability=probability,
-        shape="line" if is_line(state_positions) else "plane",
+        shape="layers" if horizon is not None else "line" if is_line(spots) else "plane",
         unit=unit,
     )
 
 
-def _layers(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str]) -> Graph:
-    """Steps from top to bottom, in each the states that can be reached; the last row is what follows the last step."""
-    horizon, n_states = mdp.horizon or 0, mdp.n_states
-    (step, source, action), outcome, probability = transitions(mdp)
-    # States that can be reached at each step, forwards from the first ones; the others are not drawn.
-    reached = np.zeros((horizon + 1, n_states), bool)
-    reached[0] = np.asarray(mdp.initial) > 0
-    ends = np.zeros_like(reached)
-    for h in range(horizon):
-        possible = (step == h) & reached[h, source]
-        reached[h + 1, outcome[possible & (outcome < n_states)]] = True
-        ends[h, source[possible & (outcome == n_states)]] = True
-    is_reached = reached[step, source]
-    step, source, action, outcome, probability = (x[is_reached] for x in (step, source, action, outcome, probability))
-    inner, last, ending = (np.argwhere(x) for x in (reached[:-1], reached[-1:], ends[:-1]))
-    # The index of a node: states by (step, state), then ends by the (step, state) they follow.
-    number = np.full((2, horizon + 1, n_states), -1)
-    number[0][reached] = np.arange(reached.sum())
-    number[1][ends] = reached.sum() + np.arange(ends.sum())
-    # Rows are the steps, so the place within a row is the rank of the state alone.
-    x = order_of(n_states, picture)
-    spots = [np.stack([x[nodes[:, 1]], nodes[:, 0] + shift], -1) for nodes, shift in ((inner, 0.0), (last, horizon))]
-    spots.append(np.stack([x[ending[:, 1]] - 0.4, ending[:, 0] + 0.4], -1))
-    positions = np.concatenate(spots)
-    reward = _pad_with_zeros(_legal_reward(mdp)[reached[:-1]], len(positions))
-    # Clipped for the index only: the targets of what ends are set below.
-    follows = number[0][step + 1, np.minimum(outcome, n_states - 1)]
-    return Graph(
-        positions=positions,
-        names=[names[s] for s in inner[:, 1]] + [""] * (len(last) + len(ending)),
-        reward=reward,
-        first=positions[:, 1] == 0.0,
-        is_end=np.arange(len(positions)) >= len(inner),
-        source=number[0][step, source],
-        action=action,
-        target=np.where(outcome == n_states, number[1][step, source], follows),
-        probability=probability,
-        shape="layers",
-        unit=1.0,
-    )
+def _reachable(layer: np.ndarray, source: np.ndarray, outcome: np.ndarray, initial: np.ndarray) -> np.ndarray:
+    """Bool[E]: which transitions can be met from the first states on."""
+    reached, met = initial, np.zeros(len(source), bool)
+    for step in range(int(layer.max(initial=-1)) + 1):
+        here = (layer == step) & reached[source]
+        reached, met = np.isin(np.arange(len(initial)), outcome[here]), met | here
+    return met
+
+
+def _is_end(keys: np.ndarray, n_states: int, horizon: int | None) -> np.ndarray:
+    """Whether a node ends the episode: an end, or what follows the last step."""
+    return (keys % (2 * n_states) >= n_states) | (keys >= 2 * n_states * (horizon or 1))
 
 
 def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
@@ -135,25 +124,21 @@ def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarra
     Listed successors stay listed: no dense row is made.
     """
     size, n_states = mdp.reward.shape, mdp.n_states
-    legal = np.broadcast_to(True if mdp.legal is None else np.asarray(mdp.legal), size)
     if isinstance(mdp, SparseMDP):
         probs, outcome = np.asarray(mdp.probability), np.asarray(mdp.successor)
     else:
         probs = np.asarray(mdp.transition_probs)
         outcome = np.broadcast_to(np.arange(n_states), probs.shape)
-    entries = np.nonzero((probs > 0) & legal[..., None])
-    cells, outcome, probability = entries[:-1], outcome[entries], probs[entries].astype(np.float64)
     if mdp.end_probs is not None:
-        ends = np.asarray(mdp.end_probs)
-        ending = np.nonzero((ends > 0) & legal)
-        cells = tuple(np.concatenate(pair) for pair in zip(cells, ending, strict=True))
-        outcome = np.append(outcome, np.full(len(ending[0]), n_states))
-        probability = np.append(probability, ends[ending])
-    # Sort by cell and outcome, and merge what is listed twice.
-    code = np.ravel_multi_index((*cells, outcome), (*size, n_states + 1))
-    codes, index = np.unique(code, return_inverse=True)  # a successor that is listed twice is one outcome
+        probs = np.concatenate([probs, np.asarray(mdp.end_probs)[..., None]], -1)
+        outcome = np.concatenate([outcome, np.full((*size, 1), n_states)], -1)
+    legal = np.broadcast_to(True if mdp.legal is None else np.asarray(mdp.legal), size)
+    entries = np.nonzero((probs > 0) & legal[..., None])
+    # Sort by cell and outcome; a successor that is listed twice is one outcome.
+    code = np.ravel_multi_index((*entries[:-1], outcome[entries]), (*size, n_states + 1))
+    codes, index = np.unique(code, return_inverse=True)
     *cells, outcome = np.unravel_index(codes, (*size, n_states + 1))
-    return tuple(cells), outcome, np.bincount(index, probability, len(codes))
+    return tuple(cells), outcome, np.bincount(index, probs[entries], len(codes))
 
 
 def places(n_states: int, picture: Picture | None) -> np.ndarray:
@@ -202,16 +187,6 @@ def outward_of(positions: np.ndarray) -> np.ndarray:
         return np.broadcast_to(up, outward.shape)
     # The middle of the picture has no outward direction: there it is zero.
     return np.where(length > 1e-9, outward / np.maximum(length, 1e-9), up)
-
-
-def _legal_reward(mdp: MDP | SparseMDP) -> np.ndarray:
-    reward = np.asarray(mdp.reward, float)
-    return reward if mdp.legal is None else np.where(np.asarray(mdp.legal), reward, 0.0)
-
-
-def _pad_with_zeros(values: np.ndarray, size: int) -> np.ndarray:
-    """Zeros for the ends."""
-    return np.concatenate([values, np.zeros((size - len(values), *np.shape(values)[1:]), np.asarray(values).dtype)])
 
 
 def curves_of(graph: Graph, radius: float) -> np.ndarray:
@@ -515,15 +490,17 @@ def plot_env(
     Example:
         >>> bm.plots.plot_env(bm.envs.chain()).savefig("chain.png")
     """
+    from bayes_mdp.utils.figures import place
+
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
-        figure, panel = _place(axes, map_size(picture.cells))
+        figure, panel = place(axes, map_size(picture.cells))
         draw_map(panel, picture.cells)
     else:
-        tables = _tables(env)
-        graph = _graph(tables, step, states)
-        figure, panel = _place(axes, size_of(graph))
-        draw_graph(panel, graph, _names("actions", actions, tables.mdp.n_actions, "action "))
+        assert isinstance(env, Environment)  # `_picture` refuses what has neither tables nor a map
+        graph = _graph(env, step, states)
+        figure, panel = place(axes, size_of(graph))
+        draw_graph(panel, graph, _names("actions", actions, env.mdp.n_actions, "action "))
     if axes is None:
         panel.set_title(": ".join(filter(None, (env.name, panel.get_title()))))
     return figure
@@ -558,24 +535,28 @@ def plot_trajectory(
     Example:
         >>> bm.plots.plot_trajectory(bm.envs.slippery_grid(3), [0, 1, 2]).savefig("walk.png")
     """
+    from bayes_mdp.utils.figures import place
+
     drawn = _drawing_kind(env)
     if isinstance(env, Environment):
         _names("names", names, env.mdp.n_states)
     indices, points = _points_of(env, drawn, states)
     jumps = _jumps(env, indices, points, longest)
+    if drawn == "map":
+        figure = plot_env(env, axes=axes)
+        draw_path(figure.axes[0] if axes is None else axes, points, jumps)
+        return figure
+    assert isinstance(env, Environment)  # `_picture` refuses what has neither tables nor a map
     if drawn == "over time":
-        figure, panel = _place(axes, (8.0, 3.6))
+        figure, panel = place(axes, (8.0, 3.6))
         draw_over_time(panel, points[:, 1], jumps)
-        _name_states(panel, _tables(env), names)
+        _name_states(panel, env, names)
         if axes is None:
             panel.set_title(env.name)
         return figure
-    figure = plot_env(env, states=names, axes=axes)
-    panel = figure.axes[0] if axes is None else axes
-    bar = drawn != "layers"
-    graph = None if drawn == "map" else _graph(_tables(env), None, None)
-    halo = RADIUS * graph.unit if graph is not None and is_small(graph) else None
-    draw_path(panel, points, jumps, halo=halo, bar=bar)
+    figure, graph = plot_env(env, states=names, axes=axes), _graph(env, None, None)
+    halo = RADIUS * graph.unit if is_small(graph) else None
+    draw_path(figure.axes[0] if axes is None else axes, points, jumps, halo=halo, bar=drawn != "layers")
     return figure
 
 
@@ -584,17 +565,13 @@ def _drawing_kind(env: Drawable) -> str:
     picture = _picture(env)
     if picture is not None and picture.cells is not None:
         return "map"
-    mdp = _tables(env).mdp
+    assert isinstance(env, Environment)  # `_picture` refuses what has neither tables nor a map
+    mdp = env.mdp
     if mdp.horizon is not None:
         return "layers"
     if picture is None or is_line(places(mdp.n_states, picture)) or len(set(picture.positions)) < mdp.n_states:
         return "over time"
     return "plane"
-
-
-def _tables(env: Drawable) -> Environment:
-    assert isinstance(env, Environment)  # `_picture` refuses what has neither tables nor a map
-    return env
 
 
 def _picture(env: Drawable) -> Picture | None:
@@ -680,27 +657,19 @@ def _jumps(env: Drawable, indices: np.ndarray | None, points: np.ndarray, longes
         jumps = ~_possible(env.mdp, indices)
         starts = np.asarray(env.mdp.initial)[indices[1:]] > 0
     elif cells is not None:
-        starts = np.array([_cell(cells, point) == START for point in points[1:]], bool)
+        places_of_starts = {(x, y) for y, line in enumerate(cells) for x, kind in enumerate(line) if kind == START}
+        starts = np.array([tuple(cell) in places_of_starts for cell in np.rint(points[1:]).astype(int).tolist()], bool)
     return jumps | ((cells is not None) & starts & (length > _NEAR))
 
 
-def _cell(cells: tuple[str, ...], point: np.ndarray) -> str:
-    """The character of the map at a point."""
-    x, y = np.rint(point).astype(int)
-    return cells[y][x : x + 1] if y < len(cells) else ""
-
-
 def _possible(mdp: MDP | SparseMDP, states: np.ndarray) -> np.ndarray:
-    """Bool[T-1]: whether some legal action leads from each state to the one after it. No dense row is made."""
-    before, after = states[:-1], states[1:]
-    cell = (before,) if mdp.horizon is None else (np.arange(len(before)), before)
-    if isinstance(mdp, SparseMDP):
-        listed = np.asarray(mdp.successor)[cell] == after[:, None, None]
-        likely = (listed & (np.asarray(mdp.probability)[cell] > 0)).any(-1)
-    else:
-        likely = np.asarray(mdp.transition_probs)[(*cell, slice(None), after)] > 0
-    legal = True if mdp.legal is None else np.asarray(mdp.legal)[before]
-    return np.any(likely & legal, axis=-1)
+    """Bool[T-1]: whether some legal action leads from each state to the one after it."""
+    (*time, source, _), outcome, _ = transitions(mdp)
+    size = (mdp.horizon or 1, mdp.n_states, mdp.n_states + 1)
+    layer = time[0] if time else np.zeros_like(source)
+    step = np.arange(len(states) - 1) * bool(time)
+    possible = np.ravel_multi_index((layer, source, outcome), size)
+    return np.isin(np.ravel_multi_index((step, states[:-1], states[1:]), size), possible)
 
 
 def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | None) -> None:
@@ -710,13 +679,6 @@ def _name_states(axes: "Axes", env: Environment, names: Sequence[Hashable] | Non
     stride = max(1, -(-len(states) // 20))
     axes.set_yticks(range(0, len(states), stride), [states[s] for s in order[::stride]])
     axes.set(xlabel="step", ylabel="state", ylim=(-0.5, len(states) - 0.5))
-
-
-def _place(axes: "Axes | None", size: tuple[float, float]) -> tuple["Figure", "Axes"]:
-    """The figure and axes to draw in; a figure of its own has this size in inches."""
-    from bayes_mdp.utils.figures import place
-
-    return place(axes, size)
 
 
 def draw_map(axes: "Axes", cells: tuple[str, ...]) -> None:
@@ -760,6 +722,7 @@ def draw_path(
     """
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Circle
+    from matplotlib.ticker import MaxNLocator
 
     time, shades = np.arange(len(points)), _shades(len(points))
     look: dict[str, Any]
@@ -779,7 +742,7 @@ def draw_path(
     dots = axes.scatter(*points.T, c=time, s=12, zorder=level, label="path", **shades)
     _draw_jumps(axes, points, jumps, level)
     if bar and len(points) > 1:
-        _draw_bar(axes, dots)
+        axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step", ticks=MaxNLocator(integer=True))
     _extend_legend(axes, bool(jumps.any()), "X" if halo is None else "o")
 
 
@@ -801,26 +764,13 @@ def draw_over_time(axes: "Axes", places: np.ndarray, jumps: np.ndarray) -> None:
     _extend_legend(axes, bool(jumps.any()))
 
 
-class Shades(TypedDict):
-    """How a number becomes a colour: the arguments of a matplotlib collection."""
-
-    cmap: "ListedColormap"
-    norm: "Normalize"
-
-
-def _shades(number: int) -> Shades:
-    """Colours of time: dark first, then light, none too light for a white map."""
+def _shades(number: int) -> dict[str, Any]:
+    """Colours of time, as arguments of a collection: dark first, then light, none too light for a white map."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap, Normalize
 
     shades = ListedColormap(colormaps["plasma"](np.linspace(0.0, 0.85, 256)))
     return {"cmap": shades, "norm": Normalize(0, max(number - 1, 1))}
-
-
-def _draw_bar(axes: "Axes", dots: "PathCollection") -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.figure.colorbar(dots, ax=axes, fraction=0.03, label="step", ticks=MaxNLocator(integer=True))
 
 
 def _draw_jumps(axes: "Axes", points: np.ndarray, jumps: np.ndarray, zorder: float) -> None:
