@@ -31,6 +31,7 @@ from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
+DIRECT_SLOW = 512  # and up to which those are that sweeps do not solve fast
 DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
@@ -151,7 +152,7 @@ class PolicyPairs:
         )
         # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
-        # All rows list every state in order: they are taken whole, not entry by entry.
+        # All rows list every state in order: they are taken whole, not entry by entry, unless most entries are zero.
         width = rows.width or 0
         whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
         in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
@@ -178,10 +179,10 @@ class PolicyPairs:
         reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
         terms = listed + SPARE + self.n_actions + 2
-        if self._width:
-            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
         if self.is_dense and mostly_zero(drawn.probs):
             return Chains(self._of_possible(drawn.probs), reward, terms, size)
+        if self._width:
+            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
         probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
         scale = None if self.deterministic else self.weight
         if probs.dtype == np.float32:
@@ -431,7 +432,7 @@ def values_and_time(chains: Chains, objective: Objective, start: Float[np.ndarra
     """
     rate, size = float(step_discount(objective)), chains.reward.shape[1]
     average = isinstance(objective, AverageReward)
-    largest = DIRECT if rate < 1 else DIRECT_UNDISCOUNTED
+    largest = max(DIRECT, DIRECT_SLOW) if rate < 1 else DIRECT_UNDISCOUNTED
     if average or not isinstance(chains.matrix, np.ndarray) or not FACTORED <= size <= largest:
         return solve(chains, rate, chains.reward, anchored=average), occupancy(chains, objective, start)
     # One factor of each system serves both: x of I - k P, and mu of its transpose.
@@ -458,8 +459,8 @@ def solve(
 ) -> Draws:
     """x with (I - discount P) x = rhs in every draw; not finite where a system is singular.
 
-    Small dense systems by elimination. Others by BiCGSTAB, those that it does not solve with the inverse of the mean
-    chain as preconditioner, and what is left by elimination.
+    Small dense systems by elimination, larger ones too where sweeps are slow. Others by BiCGSTAB, those that it does
+    not solve with the inverse of the mean chain as preconditioner, and what is left by elimination.
 
     Args:
         chains: P.
@@ -488,8 +489,14 @@ def solve(
     if not (anchored or adjoint) and discount < 1:
         endless = bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all())
         x = sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
-    x, done = iterate(apply, rhs, x, None, precision)
-    if (~done).sum() > 1 and size <= ELIMINATED:  # a single system is eliminated sooner than inverted
+    direct = isinstance(chains.matrix, np.ndarray) and size <= DIRECT_SLOW
+    if direct:
+        # Nothing but sweeps is faster than elimination.
+        error, unit = (np.abs(y).max(-1) for y in (rhs - apply(x), rhs))
+        x, done = x.copy(), error <= 4 * precision * (np.abs(x).max(-1) + unit)
+    else:
+        x, done = iterate(apply, rhs, x, None, precision)
+    if not direct and (~done).sum() > 1 and size <= ELIMINATED:  # a single one is eliminated sooner than inverted
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
         system = _anchor(system) if anchored else system
