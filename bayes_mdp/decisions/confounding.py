@@ -24,7 +24,7 @@ import numpy as np
 import numpyro.distributions as dist
 import scipy.sparse
 import scipy.sparse.linalg
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from scipy.optimize import brentq
 
 from bayes_mdp.decisions.policy_evaluation import read_action_probs, read_start
@@ -70,17 +70,26 @@ class Bounds(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows of an MDP outcome by outcome.
+    """The rows of an MDP outcome by outcome, of the pairs that are taken at all.
 
     Args:
+        state, action: of each pair, in the order of the states, of which each has one at least.
         probs: of each outcome; the last one ends the episode, where an episode can.
         paid: reward of each outcome.
         after: the state that each leads to; S: the end, whose value is zero.
+        in_order: whether the outcomes of all rows are the states in order, and each pair pays the same for all.
     """
 
-    probs: Float[np.ndarray, "S A O"]
-    paid: Float[np.ndarray, "S A O"]
-    after: Int[np.ndarray, "S A O"]
+    state: Int[np.ndarray, " Q"]
+    action: Int[np.ndarray, " Q"]
+    probs: Float[np.ndarray, "Q O"]
+    paid: Float[np.ndarray, "Q O"]
+    after: Int[np.ndarray, "Q O"]
+    in_order: bool
+
+    def sums(self, values: Float[np.ndarray, "Q *axes"]) -> Float[np.ndarray, "S *axes"]:
+        """Over the pairs of each state."""
+        return np.add.reduceat(values, np.flatnonzero(np.diff(self.state, prepend=-1)), axis=0)
 
 
 class _Case(NamedTuple):
@@ -211,11 +220,13 @@ def tipping_tilt(
         ValueError, TypeError: as `value_bounds`.
     """
     case = _read(mdp, policy, logged, objective, initial, outcome_reward)
-    scores = _read_score(score, case.rows.probs.shape)
+    rows, shape = case.rows, (*case.logged.shape, case.rows.probs.shape[1])
+    scores = np.broadcast_to(_read_score(score, shape), shape)[rows.state, rows.action]
+    logged_probs = case.logged[rows.state, rows.action]
     practice = _extreme(case._replace(policy=case.logged), 1.0, least=True)
 
     def surplus(delta: float) -> float:
-        moved = case.rows._replace(probs=np.asarray(_tilt(case.rows.probs, case.logged, scores, delta)))
+        moved = rows._replace(probs=np.asarray(_tilt(rows.probs, logged_probs, scores, delta)))
         return _extreme(case._replace(rows=moved), 1.0, least=True) - practice
 
     return _crossing(surplus, 100.0, lambda delta: delta)
@@ -307,32 +318,36 @@ def _read(
         raise ValueError(f"mdp has rewards of shape {pairs}, expected one MDP whose rows do not depend on the step")
     taken = _read_log_policy(logged, pairs)
     probs = read_action_probs("policy", policy, mdp, objective)
-    rows = _rows_of(mdp, outcome_reward)
+    used = (probs > 0).reshape(-1, *pairs).any(0) | (taken > 0)
+    rows = _rows_of(mdp, outcome_reward, used)
     start = read_start(mdp, initial).probs
     return _Case(rows, probs, taken, objective, start)
 
 
-def _rows_of(mdp: MDP | SparseMDP, outcome_reward: ArrayLike | None) -> _Rows:
-    probs = np.asarray(mdp.row_probs, np.float64)
-    size = probs.shape[0]
+def _rows_of(mdp: MDP | SparseMDP, outcome_reward: ArrayLike | None, used: Bool[np.ndarray, "S A"]) -> _Rows:
+    state, action = np.nonzero(used)
+    probs = np.asarray(mdp.row_probs, np.float64)[used]
     # Dense rows lead to every state in order.
-    listed = np.asarray(mdp.successor) if isinstance(mdp, SparseMDP) else np.arange(size)
+    listed = np.asarray(mdp.successor)[used] if isinstance(mdp, SparseMDP) else np.arange(len(used))
     after = np.broadcast_to(listed, probs.shape)
     if mdp.end_probs is not None:
-        ends = np.asarray(mdp.end_probs, np.float64)[..., None]
-        probs, after = np.concatenate([probs, ends], -1), np.concatenate([after, np.full(ends.shape, size)], -1)
+        ends = np.asarray(mdp.end_probs, np.float64)[used, None]
+        probs, after = np.concatenate([probs, ends], -1), np.concatenate([after, np.full(ends.shape, len(used))], -1)
     if outcome_reward is None:
         # A reward of the pair is the same for all outcomes: causes cannot move it.
-        paid = np.asarray(mdp.reward, np.float64)[..., None]
+        paid = np.asarray(mdp.reward, np.float64)[used, None]
     else:
         check_finite("outcome_reward", outcome_reward)
+        shape = (*used.shape, probs.shape[1])
         paid = np.asarray(outcome_reward, np.float64)
-        if not broadcasts_to(paid.shape, probs.shape):
+        if not broadcasts_to(paid.shape, shape):
             raise ValueError(
-                f"outcome_reward has shape {paid.shape}, expected one that broadcasts to {probs.shape} (state, action, "
+                f"outcome_reward has shape {paid.shape}, expected one that broadcasts to {shape} (state, action, "
                 "outcome)"
             )
-    return _Rows(probs, np.broadcast_to(paid, probs.shape), after)
+        paid = np.broadcast_to(paid, shape)[used]
+    in_order = not isinstance(mdp, SparseMDP) and outcome_reward is None
+    return _Rows(state, action, probs, np.broadcast_to(paid, probs.shape), after, in_order)
 
 
 def _extreme(case: _Case, factor: float, *, least: bool) -> float:
@@ -344,15 +359,14 @@ def _extreme(case: _Case, factor: float, *, least: bool) -> float:
 
 def _by_steps(case: _Case, objective: Episodic, factor: float, least: bool) -> float:
     # Backwards: the worst rows of a step depend on the values of the next alone.
-    pairs = case.rows.probs.shape[:2]
-    policy = np.broadcast_to(case.policy, (objective.horizon, *pairs))
-    values = np.zeros(pairs[0])
+    rows = case.rows
+    policy = np.broadcast_to(case.policy, (objective.horizon, *case.logged.shape))[:, rows.state, rows.action]
+    values = np.zeros(len(case.logged))
     for step in reversed(range(objective.horizon)):
+        moved = _worst_rows(case, values, float(objective.discount), factor, least)
         # R_k + discount v_k of the next step.
-        worth = _worth(case.rows, values, float(objective.discount))
-        # For the greatest value the same with the sign reversed.
-        rows = _worst_rows(case, worth if least else -worth, factor)
-        values = (policy[step] * (rows * worth).sum(-1)).sum(-1)
+        worth = rows.paid + float(objective.discount) * _at_outcomes(rows, values)
+        values = rows.sums(policy[step] * (moved * worth).sum(-1))
     return float(case.start @ values)
 
 
@@ -361,8 +375,7 @@ def _stationary(case: _Case, discount: float, factor: float, least: bool) -> flo
     # values the same way, and the limit satisfies v(s) = sum_a pi(a|s) min_r sum_k P_do(k) (R_k + discount v_k).
     values = _value_of(case, case.rows.probs, discount)
     for _ in range(ROUNDS):
-        worth = _worth(case.rows, values, discount)
-        rows = _worst_rows(case, worth if least else -worth, factor)
+        rows = _worst_rows(case, values, discount, factor, least)
         before, values = values, _value_of(case, rows, discount)
         # A monotone sequence: once it stays, it is the fixed point.
         if np.abs(values - before).max() <= SETTLED * max(1.0, np.abs(values).max()):
@@ -370,32 +383,44 @@ def _stationary(case: _Case, discount: float, factor: float, least: bool) -> flo
     raise ArithmeticError(f"the worst rows changed in each of {ROUNDS} rounds, expected them to settle")
 
 
-def _worth(rows: _Rows, values: Float[np.ndarray, " S"], discount: float) -> Float[np.ndarray, "S A O"]:
-    """What each outcome is worth: its reward and the discounted value of where it leads."""
-    # The end has value zero.
-    return rows.paid + discount * np.append(values, 0.0)[rows.after]
+def _at_outcomes(rows: _Rows, values: Float[np.ndarray, " S"]) -> Float[np.ndarray, "Q O"]:
+    """The value of the state that each outcome leads to; the end has value zero."""
+    return np.append(values, 0.0)[rows.after]
 
 
-def _worst_rows(case: _Case, worth: Float[np.ndarray, "S A O"], factor: float) -> Float[np.ndarray, "S A O"]:
-    """P_do of the least sum over outcomes of P_do(k) worth(k): the bad ones get all that the factor allows."""
+def _worst_rows(
+    case: _Case, values: Float[np.ndarray, " S"], discount: float, factor: float, least: bool
+) -> Float[np.ndarray, "Q O"]:
+    """P_do of the least (or greatest) sum over outcomes of P_do(k) (R_k + discount v_k).
+
+    The bad ones get all that the factor allows.
+    """
+    rows, probs = case.rows, case.rows.probs
+    if rows.in_order:
+        # The outcomes of all rows have one order.
+        worth = discount * np.append(values, 0.0)[: probs.shape[1]]
+    else:
+        worth = rows.paid + discount * _at_outcomes(rows, values)
     # r_k from 1 / factor to factor: P_k r_k lies in an interval, and the rows sum to one.
-    probs = case.rows.probs
     room = probs * (factor - 1.0 / factor)
-    # At least P_k / factor each; the rest goes to the outcomes that are worth least, up to P_k factor.
-    moved = least_rows(probs / factor, room, worth)
-    chosen = case.logged[..., None]
+    # At least P_k / factor each; the rest goes to the outcomes that are worth least, up to P_k factor. For the greatest
+    # value the same with the sign reversed.
+    moved = least_rows(probs / factor, room, worth if least else -worth)
+    chosen = case.logged[rows.state, rows.action, None]
     # With probability e the log's action would have been taken anyway: that part of the row is as logged.
-    return chosen * case.rows.probs + (1.0 - chosen) * moved
+    return chosen * probs + (1.0 - chosen) * moved
 
 
-def _value_of(case: _Case, probs: Float[np.ndarray, "S A O"], discount: float) -> Float[np.ndarray, " S"]:
+def _value_of(case: _Case, probs: Float[np.ndarray, "Q O"], discount: float) -> Float[np.ndarray, " S"]:
     """The values of the policy under given rows: (1 - discount P) v = reward."""
-    size = probs.shape[0]
-    weights = case.policy[..., None] * probs
-    reward = (weights * case.rows.paid).sum((1, 2))
+    rows, size = case.rows, len(case.logged)
+    weights = case.policy[rows.state, rows.action, None] * probs
+    reward = rows.sums((weights * rows.paid).sum(-1))
+    if rows.in_order:
+        return np.linalg.solve(np.eye(size) - discount * rows.sums(weights)[:, :size], reward)
     # The end keeps no column: value zero.
-    keep = case.rows.after < size
-    entries = np.broadcast_to(np.arange(size)[:, None, None], probs.shape)[keep], case.rows.after[keep]
+    keep = rows.after < size
+    entries = np.broadcast_to(rows.state[:, None], probs.shape)[keep], rows.after[keep]
     chain = scipy.sparse.csr_array((discount * weights[keep], entries), shape=(size, size))
     if size <= DENSE_STATES:
         # A few hundred states: LAPACK is faster than building a sparse factor.
@@ -422,11 +447,11 @@ def _read_score(score: ArrayLike, shape: tuple[int, ...]) -> Float[np.ndarray, "
 
 
 def _tilt(
-    probs: Float[Array, "S A O"] | Float[np.ndarray, "S A O"],
-    logged: Float[Array, "S A"] | Float[np.ndarray, "S A"],
+    probs: Float[Array, "*pairs O"] | Float[np.ndarray, "*pairs O"],
+    logged: Float[Array, "*pairs"] | Float[np.ndarray, "*pairs"],
     score: Float[np.ndarray, "..."],
     delta: RealScalar,
-) -> Float[Array, "S A O"] | Float[np.ndarray, "S A O"]:
+) -> Float[Array, "*pairs O"] | Float[np.ndarray, "*pairs O"]:
     """P (e + (1 - e) r), r proportional to exp(delta score) with sum_k P_k r_k = 1."""
     exponent = delta * score
     # Softmax with the largest exponent at zero.

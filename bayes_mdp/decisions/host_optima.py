@@ -214,8 +214,8 @@ def expected_values(
         return expected
     probs = rows.in_double(probs)
     # Dense rows in order: a matrix product for all draws.
-    width = rows.width
-    if width is not None and (rows.next_state == np.tile(np.arange(width), len(rows.state))).all():
+    if rows.in_order:
+        width = len(rows.next_state) // len(rows.state)
         return np.matmul(probs.reshape(len(probs), -1, width), values[:, :width, None])[..., 0]
     # Ragged rows: gather, multiply, sum by pair.
     return rows.sums(probs * values[:, rows.next_state])
@@ -305,7 +305,7 @@ class Choices:
         """Rows of all pairs in all draws [N Q, N S1], where they are listed; None: they are dense."""
         # Dense rows are multiplied as they are.
         rows, num = self.rows, len(self.probs)
-        if rows.width is not None and np.array_equal(rows.next_state, np.tile(np.arange(rows.width), len(rows.state))):
+        if rows.in_order:
             return None
         # One block-diagonal matrix of all draws: a single sparse product in place of one for each draw.
         offsets, size = np.arange(num, dtype=np.int64)[:, None], rows.n_states + 1

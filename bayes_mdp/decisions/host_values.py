@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.linalg.lapack import dgetrf, dgetrs  # pyright: ignore[reportAttributeAccessIssue]
 
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
@@ -31,6 +31,7 @@ from bayes_mdp.planning.occupancy import recurrent_classes
 from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
+DIRECT_SLOW = 512  # and up to which those are that sweeps do not solve fast
 DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
@@ -134,28 +135,44 @@ class PolicyPairs:
         self._every = rows
         weight = policy[rows.state, rows.action]
         self.pairs = np.flatnonzero(weight > 0)
-        self.rows, self.entries = rows.take(self.pairs)
-        self.every_entry = len(self.entries) == rows.first[-1]
+        self.every_entry = len(self.pairs) == len(rows.state)
+        self.state, self.action = rows.state[self.pairs], rows.action[self.pairs]
         self.weight = weight[self.pairs]
         self.deterministic = bool((self.weight == 1).all())
-        state = self.rows.state[self.rows.pair]
-        self._bounds = np.searchsorted(state, np.arange(self.n_states + 1))
-        self.longest = int(np.diff(self._bounds).max())
+        widths = np.diff(rows.first)[self.pairs]
+        self._number = int(widths.sum())
+        self.longest = int(np.bincount(self.state, widths, self.n_states).max())
         # Short lists of successors in many states stay sparse; everything else is eliminated densely.
         sparse = self.longest <= DENSE_SHARE * self.n_states
         self.is_dense = self.n_states <= DENSE or not sparse
-        inside = self.rows.next_state < self.n_states
-        self._inside, self._state, self._next = inside, state[inside], self.rows.next_state[inside]
-        self._is_whole = self.deterministic and np.array_equal(
-            self._next, np.tile(np.arange(self.n_states), self.n_states)
-        )
-        # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
-        self._rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.rows.state, self.rows.state)
-        # All rows list every state in order: they are taken whole, not entry by entry.
+        # All rows list every state in order: they are taken whole, not entry by entry, unless most entries are zero.
         width = rows.width or 0
-        whole = self.is_dense and not self._is_whole and width in (self.n_states, self.n_states + 1)
-        in_order = whole and np.array_equal(rows.next_state, np.resize(np.arange(width), len(rows.next_state)))
-        self._width: int = width if in_order else 0
+        whole = self.is_dense and not self.deterministic and width in (self.n_states, self.n_states + 1)
+        self._width: int = width if whole and rows.in_order else 0
+
+    # What follows has a number for each entry: it is worked out where it is needed.
+
+    @cached_property
+    def _taken(self) -> tuple[PairRows, Int[np.ndarray, " F"]]:
+        """The pairs that the policy takes, and the numbers of their entries."""
+        return self._every.take(self.pairs)
+
+    @cached_property
+    def _inside(self) -> Bool[np.ndarray, " F"]:
+        """Which entries do not end the episode."""
+        return self._taken[0].next_state < self.n_states
+
+    @cached_property
+    def _place(self) -> tuple[Int[np.ndarray, " G"], Int[np.ndarray, " G"]]:
+        """State and next state of these."""
+        rows = self._taken[0]
+        return rows.state[rows.pair][self._inside], rows.next_state[self._inside]
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether these are all states after all states, in order, one pair each."""
+        states = np.tile(np.arange(self.n_states), self.n_states)
+        return self.deterministic and np.array_equal(self._place[1], states)
 
     def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
         """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
@@ -164,13 +181,13 @@ class PolicyPairs:
             policy: action probabilities, zero where those before are.
         """
         copied = copy(self)
-        copied.weight = policy[..., self.rows.state, self.rows.action]
+        copied.weight = policy[..., self.state, self.action]
         return copied
 
     @property
     def numbers(self) -> int:
         """How many numbers the chain of a draw has, with what its system takes."""
-        return len(self.entries) + (self.n_states**2 if self.is_dense else 8 * self.n_states)
+        return self._number + (self.n_states**2 if self.is_dense else 8 * self.n_states)
 
     def chains(self, drawn: Drawn) -> Chains:
         """The chain in every draw."""
@@ -178,19 +195,20 @@ class PolicyPairs:
         reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
         terms = listed + SPARE + self.n_actions + 2
-        if self._width:
-            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
         if self.is_dense and mostly_zero(drawn.probs):
             return Chains(self._of_possible(drawn.probs), reward, terms, size)
-        probs = drawn.probs if self.every_entry else drawn.probs[:, self.entries]
+        if self._width:
+            return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
+        rows, entries = self._taken
+        probs = drawn.probs if self.every_entry else drawn.probs[:, entries]
         scale = None if self.deterministic else self.weight
         if probs.dtype == np.float32:
             # Rows sum to one in double precision.
             probs = probs.astype(np.float64)
-            scale = (1.0 if scale is None else scale) / self.rows.sums(probs)
+            scale = (1.0 if scale is None else scale) / rows.sums(probs)
         if scale is not None:
             # The mean over actions is taken of probabilities: each entry is scaled by the weight of its pair.
-            probs = probs * np.repeat(scale, np.diff(self.rows.first), axis=-1)
+            probs = probs * np.repeat(scale, np.diff(rows.first), axis=-1)
         return Chains(self._matrix(probs), reward, terms, size)
 
     def with_reward(self, chains: Chains, reward: Float[np.ndarray, "N Q"]) -> Chains:
@@ -202,15 +220,17 @@ class PolicyPairs:
         """The mean over the actions of each state, of numbers of its pairs."""
         if self.deterministic:
             return values
-        return np.add.reduceat(values * self.weight, np.searchsorted(self.rows.state, np.arange(self.n_states)), -1)
+        return np.add.reduceat(values * self.weight, np.searchsorted(self.state, np.arange(self.n_states)), -1)
 
     def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
         """The mean over the actions of each state: a first action of every state, a second one, ..."""
         table, size = probs.reshape(len(probs), -1, self._width), self.n_states
         matrix = np.zeros((len(probs), size, size))
-        for rank in range(int(self._rank_of_pair.max(initial=0)) + 1):
-            members = np.flatnonzero(self._rank_of_pair == rank)
-            pairs, state = self.pairs[members], self.rows.state[members]
+        # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
+        rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.state, self.state)
+        for rank in range(int(rank_of_pair.max(initial=0)) + 1):
+            members = np.flatnonzero(rank_of_pair == rank)
+            pairs, state = self.pairs[members], self.state[members]
             # So few draws at a time that they stay in the cache.
             step = max(1, IN_CACHE // (len(members) * self._width))
             for first in range(0, len(probs), step):
@@ -242,7 +262,8 @@ class PolicyPairs:
     def _places(self) -> scipy.sparse.csr_array:
         """[S S, F]: one where an entry lies in the matrix."""
         entry = np.flatnonzero(self._inside)
-        place = self._state * self.n_states + self._next
+        state, after = self._place
+        place = state * self.n_states + after
         shape = self.n_states**2, len(self._inside)
         return scipy.sparse.csr_array((np.ones(len(entry)), (place, entry)), shape=shape)
 
@@ -256,12 +277,14 @@ class PolicyPairs:
             if self._is_whole:
                 return probs.reshape(num, size, size)
             matrix = np.zeros((num, size * size))
-            matrix[:, self._state * size + self._next] = probs
+            state, after = self._place
+            matrix[:, state * size + after] = probs
             return matrix.reshape(num, size, size)
-        first = np.searchsorted(self._state, np.arange(size))
+        state, after = self._place
+        first = np.searchsorted(state, np.arange(size))
         offsets = np.arange(num, dtype=np.int64)[:, None]
-        index = (self._next + size * offsets).ravel()
-        pointer = np.append((first + len(self._state) * offsets).ravel(), num * len(self._state))
+        index = (after + size * offsets).ravel()
+        pointer = np.append((first + len(state) * offsets).ravel(), num * len(state))
         return scipy.sparse.csr_matrix((probs.ravel(), index, pointer), shape=(num * size, num * size))
 
 
@@ -431,7 +454,7 @@ def values_and_time(chains: Chains, objective: Objective, start: Float[np.ndarra
     """
     rate, size = float(step_discount(objective)), chains.reward.shape[1]
     average = isinstance(objective, AverageReward)
-    largest = DIRECT if rate < 1 else DIRECT_UNDISCOUNTED
+    largest = max(DIRECT, DIRECT_SLOW) if rate < 1 else DIRECT_UNDISCOUNTED
     if average or not isinstance(chains.matrix, np.ndarray) or not FACTORED <= size <= largest:
         return solve(chains, rate, chains.reward, anchored=average), occupancy(chains, objective, start)
     # One factor of each system serves both: x of I - k P, and mu of its transpose.
@@ -458,8 +481,8 @@ def solve(
 ) -> Draws:
     """x with (I - discount P) x = rhs in every draw; not finite where a system is singular.
 
-    Small dense systems by elimination. Others by BiCGSTAB, those that it does not solve with the inverse of the mean
-    chain as preconditioner, and what is left by elimination.
+    Small dense systems by elimination, larger ones too where sweeps are slow. Others by BiCGSTAB, those that it does
+    not solve with the inverse of the mean chain as preconditioner, and what is left by elimination.
 
     Args:
         chains: P.
@@ -488,8 +511,14 @@ def solve(
     if not (anchored or adjoint) and discount < 1:
         endless = bool((np.abs(chains.mass - 1) < _SUMS_TO_ONE).all())
         x = sweep_while_fast(apply, rhs, x, discount, precision, endless=endless)
-    x, done = iterate(apply, rhs, x, None, precision)
-    if (~done).sum() > 1 and size <= ELIMINATED:  # a single system is eliminated sooner than inverted
+    direct = isinstance(chains.matrix, np.ndarray) and size <= DIRECT_SLOW
+    if direct:
+        # Nothing but sweeps is faster than elimination.
+        error, unit = (np.abs(y).max(-1) for y in (rhs - apply(x), rhs))
+        x, done = x.copy(), error <= 4 * precision * (np.abs(x).max(-1) + unit)
+    else:
+        x, done = iterate(apply, rhs, x, None, precision)
+    if not direct and (~done).sum() > 1 and size <= ELIMINATED:  # a single one is eliminated sooner than inverted
         mean = np.mean([chains.dense(n) for n in range(min(len(rhs), 32))], 0)
         system = np.eye(size) - discount * mean
         system = _anchor(system) if anchored else system

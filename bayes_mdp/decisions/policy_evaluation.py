@@ -625,9 +625,9 @@ def _values_in_draws(
 
 def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
     """So many draws in blocks, with the number of the first of each."""
-    # Of a large problem eight are made at once: each row has a generator of its own, and calls take their time.
+    # Of a large problem sixteen are made at once: each row has a generator of its own, and calls take their time.
     # Whole blocks at a time, so that any block size gives the same draws.
-    at_once = max(block, min(8, DRAWN_AT_ONCE // max(len(draws.rows.pair), 1)) // block * block)
+    at_once = max(block, min(16, DRAWN_AT_ONCE // max(len(draws.rows.pair), 1)) // block * block)
     for made in range(0, num, at_once):
         drawn = draws.draw(min(at_once, num - made))
         for first in range(0, len(drawn.probs), block):

@@ -265,9 +265,10 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
-        before = posterior(jax.tree.map(np.array, stacked), _normalise(log_prior))
         if data is None:
-            return before
+            return posterior(jax.tree.map(np.array, stacked), _normalise(log_prior))
+        # The stack, which is kept for other data, is read alone.
+        before = posterior(stacked, _normalise(log_prior))
         return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:

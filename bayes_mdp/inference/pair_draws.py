@@ -81,6 +81,12 @@ class PairRows:
         width = np.diff(self.first)
         return int(width[0]) if len(width) and (width == width[0]).all() else None
 
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether all pairs have as many entries, whose next states are the first ones in order."""
+        width = self.width
+        return bool(width) and bool((self.next_state.reshape(-1, width) == np.arange(width)).all())
+
     @property
     def index(self) -> tuple[Int[np.ndarray, " Q"], ...]:
         """Of the pairs, in arrays [*H S A]."""

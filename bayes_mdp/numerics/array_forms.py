@@ -33,8 +33,18 @@ Tree = TypeVar("Tree")
 
 
 def stack_trees(trees: Sequence[Tree]) -> Tree:
-    """Trees of one structure as one, whose NumPy arrays have them along a new first axis."""
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+    """Trees of one structure as one, whose NumPy arrays have them along a new first axis.
+
+    An array that all of them share is not copied: it is repeated by a view, which cannot be written to.
+    """
+    return jax.tree.map(_stack, *trees)
+
+
+def _stack(first: object, *others: object) -> np.ndarray:
+    if others and all(leaf is first for leaf in others):
+        array = np.asarray(first)
+        return np.broadcast_to(array, (1 + len(others), *array.shape))
+    return np.stack([np.asarray(leaf) for leaf in (first, *others)])
 
 
 def to_float64(tree: Tree) -> Tree:

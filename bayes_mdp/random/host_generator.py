@@ -59,9 +59,10 @@ class ElementStreams:
 
         It may differ from draw to draw.
         """
-        pairs = zip(self.generators, self._boosts, strict=True)
-        columns = [log_gammas(*generators, concentration[..., n], (num,)) for n, generators in enumerate(pairs)]
-        return self._stack(num, columns)
+        sizes = concentration + 1.0
+        gammas = [generator.standard_gamma(sizes[..., n], num) for n, generator in enumerate(self.generators)]
+        uniforms = [generator.random(num) for generator in self._boosts]
+        return _log_gammas(self._stack(num, gammas), self._stack(num, uniforms), concentration)
 
     def dirichlets(
         self,
@@ -115,8 +116,14 @@ def log_gammas(
         concentration: not negative.
         size: of the answer.
     """
-    logs = np.log(generator.standard_gamma(concentration + 1.0, size))
-    logs += np.log1p(-boost.random(size)) / np.where(concentration > 0, concentration, 1.0)
+    return _log_gammas(generator.standard_gamma(concentration + 1.0, size), boost.random(size), concentration)
+
+
+def _log_gammas(
+    gamma: Float[np.ndarray, "..."], uniform: Float[np.ndarray, "..."], concentration: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """The same from variables of a concentration that is larger by one, and uniform numbers."""
+    logs = np.log(gamma) + np.log1p(-uniform) / np.where(concentration > 0, concentration, 1.0)
     return np.where(concentration > 0, logs, -np.inf)
 
 

@@ -124,14 +124,11 @@ class WideRows:
         self, total: Float[np.ndarray, "num N"], kind: Int[np.ndarray, " num"], priors: list[_Prior]
     ) -> tuple[Int[np.ndarray, " J"], Int[np.ndarray, " J"], Int[np.ndarray, " J"], Float[np.ndarray, " J"]]:
         """Draw, row, outcome and size of each jump; rows of total zero have none."""
-        clocks, uniforms = (streams.generators for streams in self._streams[:2])
-        number, made = np.empty(total.T.shape, np.int64), []
-        for n, clock in enumerate(clocks):
-            number[n] = clock.poisson(LATEST * total[:, n])
-            if self._alone[n]:
-                # The clock starts at the first jump: how much later that is does not change the others beside it.
-                number[n] += total[:, n] > 0
-            made.append(uniforms[n].random((number[n].sum(), 3)))
+        # The clock of a row without data starts at its first jump: how much later that is does not change the others.
+        rate = np.ascontiguousarray(LATEST * total.T)
+        number = np.stack([s.poisson(x) for s, x in zip(self._streams[1].generators, rate, strict=True)])
+        number += self._alone[:, None] & (rate > 0)
+        made = [s.random((n, 3)) for s, n in zip(self._streams[0].generators, number.sum(-1).tolist(), strict=True)]
         time, weight, where = np.concatenate(made).T
         row, draw = np.divmod(np.repeat(np.arange(number.size), number.ravel()), len(kind))
         time = LATEST * time

@@ -135,7 +135,7 @@ def near(found, expected, gap=0.0):
 @pytest.mark.parametrize("name", CASES)
 def test_values_gains_times_and_bounds_are_those_of_the_planners(name, listed, monkeypatch):
     if listed:
-        for constant, value in (("DENSE", 0), ("DENSE_SHARE", 2.0), ("DIRECT", 0)):
+        for constant, value in (("DENSE", 0), ("DENSE_SHARE", 2.0), ("DIRECT", 0), ("DIRECT_SLOW", 0)):
             monkeypatch.setattr(host_values, constant, value)
     posterior, objective, rows, drawn, mdps = draws(name)
     for policy in policies(posterior, objective):
@@ -263,8 +263,9 @@ def test_iterations_reach_the_answer_of_elimination(monkeypatch):
         expected = solve(chains, 0.999, drawn.reward, adjoint=adjoint)
         with monkeypatch.context() as patch:
             patch.setattr(host_values, "DIRECT", 0)
-            found = solve(chains, 0.999, drawn.reward, adjoint=adjoint)
-            near(found, expected)
+            near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
+            patch.setattr(host_values, "DIRECT_SLOW", 0)
+            near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
             patch.setattr("bayes_mdp.decisions.host_values._ITERATIONS", 1)
             patch.setattr("bayes_mdp.decisions.host_values._RESTARTS", 1)
             near(solve(chains, 0.999, drawn.reward, adjoint=adjoint), expected)
@@ -278,6 +279,7 @@ def test_less_precise_values_cost_less_and_keep_their_bounds(kind, monkeypatch):
     chains = PolicyPairs(rows, np.ones((40, 1))).chains(drawn)
     exact = proven(chains, bm.Discounted(0.95)).first
     monkeypatch.setattr(host_values, "DIRECT", 0)
+    monkeypatch.setattr(host_values, "DIRECT_SLOW", 0)
     products, expected_next = [], host_values.Chains.expected_next
     monkeypatch.setattr(
         host_values.Chains, "expected_next", lambda chains, v: products.append(1) or expected_next(chains, v)
@@ -399,6 +401,7 @@ def test_a_first_exit_by_elimination_and_by_iterations(monkeypatch):
     chains = PolicyPairs(rows, policies(posterior, objective)[-1]).chains(drawn)
     eliminated = proven(chains, objective)
     monkeypatch.setattr(host_values, "DIRECT", 0)
+    monkeypatch.setattr(host_values, "DIRECT_SLOW", 0)
     monkeypatch.setattr(host_values, "DIRECT_UNDISCOUNTED", 0)
     iterated = proven(chains, objective)
     assert np.isfinite(eliminated.gap).all() and np.isfinite(iterated.gap).all()

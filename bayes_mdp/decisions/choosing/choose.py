@@ -299,7 +299,9 @@ def choose(
         # The judge draws rows of two policies at most: a small part of the MDP.
         taken = result.policy > 0 if today is None else (result.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
-    judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed)
+    # What every draw's optimum is compared with takes a second pass.
+    twice = not isinstance(criterion, Robust) and needs_best(scored(criterion))
+    judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed, keep=twice)
     made = judged, judge_key
     with stage("policy in fresh draws"):
         return _judge(result, criterion, judge, posterior, today, near_optima, confidence, slack, start.words, made)

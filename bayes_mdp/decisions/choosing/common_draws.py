@@ -288,11 +288,13 @@ def draws_of(
     used = sizes.possible if needed is None else np.broadcast_to(needed, sizes.shape)
     start, has_initial, _ = read_start(sizes, initial, labels_of(posterior))
 
-    # The key is fixed: each pass over the stream makes the same draws.
-    def stream() -> PairDraws:
-        return pair_draws(key, posterior, used)
+    # The key is fixed: each pass over the stream makes the same draws. The first one has the stream that gave the rows.
+    draws = pair_draws(key, posterior, used)
+    unread = [draws]
 
-    draws = stream()
+    def stream() -> PairDraws:
+        return unread.pop() if unread else pair_draws(key, posterior, used)
+
     numbers = len(draws.rows.pair) + len(draws.rows.state)
     # As many draws as a search can pass over, but never fewer than the criterion rests on.
     num = num_draws if fewest is None else min(num_draws, max(fewest, SEARCHED // max(numbers, 1)))
@@ -302,7 +304,7 @@ def draws_of(
     if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
         stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
-        for first, drawn in _draw_blocks(draws, num, objective):
+        for first, drawn in _draw_blocks(stream(), num, objective):
             for column, part in zip(stored, drawn, strict=True):
                 column[first : first + len(part)] = part
     return CommonDraws(stream, stored, num, sizes, objective, start, has_initial, draws.rows)

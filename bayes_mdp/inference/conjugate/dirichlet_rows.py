@@ -47,6 +47,9 @@ from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_name, check_shape, first_index
 
+MANY = 2**14
+"""Concentrations from which on those without data are left out, where they add nothing."""
+
 Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
 
@@ -374,8 +377,12 @@ class DirichletRows(Module):
         prior = xp.asarray(self.prior, counts.dtype)
         possible = prior > 0
         # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
-        seen = log_rising(xp.where(possible, prior, 1.0), xp.where(possible, counts, 0.0)).sum()
-        return seen - log_rising(prior.sum(-1), counts.sum(-1)).sum()
+        total = log_rising(prior.sum(-1), counts.sum(-1)).sum()
+        if isinstance(counts, np.ndarray) and counts.size >= MANY:
+            # An outcome without data has the factor one: most have it.
+            seen = possible & (counts > 0)
+            return log_rising(prior[seen], counts[seen]).sum() - total
+        return log_rising(xp.where(possible, prior, 1.0), xp.where(possible, counts, 0.0)).sum() - total
 
     def check(self, cell: Index, outcome: Int[np.ndarray, "*N"]) -> None:
         """Refuse transitions to an outcome that has probability zero under the prior (host side).

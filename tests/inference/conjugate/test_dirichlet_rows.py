@@ -122,3 +122,15 @@ def test_expected_information_is_the_mean_divergence_of_what_one_outcome_teaches
 
     mean = sum(c[i] / c.sum() * divergence(c + np.eye(3)[i]) for i in range(3))
     np.testing.assert_allclose(expected_information(dirichlet_rows(c[None], (1, 1, 3)))[0, 0], mean, rtol=1e-9)
+
+
+def test_the_evidence_of_many_outcomes_leaves_out_those_without_data(x64):
+    """By JAX, whose formula has a term for each outcome; some are impossible."""
+    rng = np.random.default_rng(0)
+    prior = rng.gamma(0.1, 1.0, (40, 500)) * (rng.random((40, 500)) < 0.9) + 1e-3 * (np.arange(500) < 5)
+    rows = dirichlet_rows(prior, (20, 2, 500))
+    cells = rng.integers(0, 20, 60), rng.integers(0, 2, 60)
+    rows = rows.update(cells, rng.integers(0, 5, 60), rng.uniform(0.5, 3.0, 60))
+    expected = jax.jit(type(rows).log_evidence)(rows)
+    np.testing.assert_allclose(rows.log_evidence(), expected, rtol=1e-11)
+    assert np.isfinite(expected)
