@@ -255,7 +255,7 @@ def test_values_are_told_apart(value):
     _check_pair(pair_of(value, ["a closure"]))
 
 
-@pytest.mark.parametrize("number", [60, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [60, pytest.param(1500, marks=pytest.mark.slow)])
 def test_a_value_counts_under_any_layers(number, key):
     rng = random.Random(int(jax.random.key_data(key)[-1]))
     for _ in range(number):
