@@ -1,16 +1,20 @@
 """What a value is, functions included: a digest that two of them share only where they compute the same.
 
-A function is its code and all that the code reaches: closed-over values, defaults, the globals that it names, the
-functions and classes among them, and so on; an object is its class and its state; an array its content. What comes with
-an installed package is known by name and version, since its code does not change otherwise. Where a value hides what it
-does (a generator, an open file, a lock), it has no identity: it could be continued as something else.
+A function is its code, its name and all that the code reaches: closed-over values, defaults, the globals that it names,
+the functions and classes among them, and so on; an object is its class and its state; an array its content. Where a
+value does not show what it does (a generator, an open file, `eval`, a class that says itself how it is stored), it has
+no identity.
+
+What comes with an installed package is known by name and version. If a function uses a name of a package that the
+person has set anew, that counts; what the package itself makes of it is out of sight, as are files, clocks, the
+environment, and the state of NumPy's global stream of random numbers.
 """
 
-import builtins
 import copyreg
 import dataclasses
 import dis
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -22,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,36 +39,32 @@ was stored before is the same."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _CONTAINERS = (int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset)
-_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType)
-_METHODS = (types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType)
-_OF_EVERY_CLASS = frozenset(
-    (
-        "__module__",
-        "__qualname__",
-        "__doc__",
-        "__dict__",
-        "__weakref__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__match_args__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__parameters__",
-        "__orig_bases__",
-        "__protocol_attrs__",
-        "_is_protocol",
-        "_is_runtime_protocol",
-        "__slotnames__",
-        "__non_callable_proto_members__",
-    )
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_DESCRIPTORS = (*_SLOTS, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+_WRAPPERS = (property, staticmethod, classmethod, functools.cached_property, functools.partialmethod)
+_OF_EVERY_CLASS = (
+    "__doc__",
+    "__annotations__",
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations_cache__",
+    "__firstlineno__",
+    "__static_attributes__",
+    "__dataclass_fields__",
+    "__parameters__",
+    "__orig_bases__",
+    "__slotnames__",
+    "_abc_impl",
 )
-_DYNAMIC = ("eval", "exec", "globals", "__import__")
+"""Members of a class that say nothing of what it does, or change when it is used."""
+_ANYTHING = frozenset(map(id, (eval, exec, globals, __import__, importlib.import_module, sys.modules)))
+"""What reaches objects by words that are put together while a function runs."""
+_OUT_OF_SIGHT = frozenset(("__doc__", "__annotations__", "__globals__", "f_globals"))
+"""Attributes that are no part of the identity of a function: code that asks for them has none."""
+_BY_WORD = frozenset(("getattr", "vars", "dir", "attrgetter", "methodcaller", "__dict__", "__getattribute__"))
+"""Names in code that may use any member of a module."""
+_COMPILED = ("PjitFunction", "PmapFunction", "_lru_cache_wrapper", "_ArrayFunctionDispatcher")
+_STORING = ("__reduce_ex__", "__reduce__", "__getstate__", "__getnewargs_ex__", "__getnewargs__")
 _MISSING = object()
 
 
@@ -84,9 +84,15 @@ def identity(value: object, name: str = "value", *, without: tuple[type, ...] = 
     Raises:
         UnidentifiedError: it holds something that does not show what it does; names the first.
     """
-    walk = _Walk(without, packaged)
+    names: frozenset[str] = frozenset()
     try:
-        walk.feed(value, name)
+        # Of modules that counts which any code names: once more, until no member brings further names.
+        while True:
+            walk = _Walk(without, packaged, names)
+            walk.feed(value, name)
+            if walk.names <= names or not walk.asks_for_names:
+                return walk.digest.hexdigest()
+            names |= walk.names
     except UnidentifiedError:
         raise
     except RecursionError as error:
@@ -94,21 +100,24 @@ def identity(value: object, name: str = "value", *, without: tuple[type, ...] = 
     except Exception as error:  # what is looked at may answer with an error of its own
         why = " ".join(str(error).split())[:100]
         raise UnidentifiedError(f"{name} holds something that cannot be looked at ({why})") from error
-    return walk.digest.hexdigest()
-
-
-_Seen: TypeAlias = dict[int | tuple[int, frozenset[str]], tuple[int, object]]
-"""id (of a module: and the names that are used of it) -> (number, object): kept alive, so that no id is used twice."""
 
 
 class _Walk:
-    """One walk over all that a value reaches, in an order that does not depend on addresses."""
+    """One walk over all that a value reaches, in an order that does not depend on addresses.
 
-    def __init__(self, without: tuple[type, ...], packaged: bool, seen: _Seen | None = None) -> None:
+    Args:
+        without, packaged: as of `identity`.
+        known: names in the code that is reached, as far as they are known.
+    """
+
+    def __init__(self, without: tuple[type, ...], packaged: bool, known: frozenset[str]) -> None:
         self.digest = hashlib.sha256()
-        self._without, self._packaged = without, packaged
-        self._seen: _Seen = {} if seen is None else dict(seen)
-        self._names: frozenset[str] = frozenset()
+        self.names: set[str] = set()
+        self.asks_for_names = False
+        self._without, self._packaged, self._known = without, packaged, known
+        # id -> (number, object): kept alive, so that no id is used twice.
+        self._seen: dict[int, tuple[int, object]] = {}
+        self._homes: dict[int, object] = {}
 
     def feed(self, value: Any, where: str) -> None:
         """Take up a value; `where` is how it was reached."""
@@ -121,15 +130,12 @@ class _Walk:
             self._code(value, where)
         elif kind is frozenset:
             self._as_set(value, where)
-        elif kind is np.ndarray or (isinstance(value, _ARRAYS) and kind.__module__.partition(".")[0] in _ARRAY_HOMES):
+        elif kind is np.ndarray or (issubclass(kind, _ARRAYS) and kind.__module__.partition(".")[0] in _ARRAY_HOMES):
             self._array(value, where)
+        elif id(value) in self._seen:
+            self._put("again", self._seen[id(value)][0])
         else:
-            # Of a module only that is taken up which a function names: another function may name more.
-            key = (id(value), self._names) if isinstance(value, types.ModuleType) else id(value)
-            if key in self._seen:
-                self._put("again", self._seen[key][0])
-                return
-            self._seen[key] = len(self._seen), value
+            self._seen[id(value)] = len(self._seen), value
             self._object(value, where)
 
     def _put(self, *parts: object) -> None:
@@ -147,16 +153,17 @@ class _Walk:
         """Values by name, whatever their order."""
         self._put(kind, len(values))
         for name in sorted(values, key=str):
-            self._put(name)
+            self._put(type(name).__name__, name)
             self.feed(values[name], f"{where}.{name}")
 
     def _as_set(self, values: Iterable[object], where: str) -> None:
-        digests = []
+        digests, digest, seen = [], self.digest, self._seen
         for value in values:
-            walk = _Walk(self._without, self._packaged, self._seen)
-            walk._names = self._names
-            walk.feed(value, where)
-            digests.append(walk.digest.hexdigest())
+            # Each by itself: the order of a set is no part of it.
+            self.digest, self._seen = hashlib.sha256(), dict(seen)
+            self.feed(value, where)
+            digests.append(self.digest.hexdigest())
+        self.digest, self._seen = digest, seen
         self._put("set", *sorted(digests))
 
     def _array(self, value: Any, where: str) -> None:
@@ -170,7 +177,9 @@ class _Walk:
                 self._put(jax.random.key_impl(value))
                 value = jax.random.key_data(value)
         array = np.asarray(value)
+        # Sums of NumPy round by the order in memory.
         self._put("array", type(value).__name__, array.dtype.str, array.dtype.descr, array.shape)
+        self._put(array.flags.c_contiguous, array.flags.f_contiguous)
         if array.dtype.hasobject:
             self._each("objects", array.ravel().tolist(), where)
         else:
@@ -184,13 +193,16 @@ class _Walk:
         self._each("constants", constants, where)
 
     def _object(self, value: Any, where: str) -> None:  # noqa: PLR0912 - a list of kinds
+        # By the type alone: `isinstance` believes what an object says of its class.
         kind = type(value)
         home = package_name(value)
         if self._packaged and home is None and _is_own_code(value):
             raise UnidentifiedError(f"{where} is code of no package")
+        _refuse_dynamic(value, where)
         if home is not None:
             self._put("named", home)
-        elif isinstance(value, self._without):
+            self._patches(value, where)
+        elif issubclass(kind, self._without):
             self._put("without")
         elif kind is types.FunctionType:
             self._function(value, where)
@@ -200,76 +212,125 @@ class _Walk:
             self._put("builtin", value.__qualname__)
             owner = value.__self__
             self.feed(getattr(owner, "__name__", None) if isinstance(owner, types.ModuleType) else owner, where)
-        elif isinstance(value, types.ModuleType):
+        elif issubclass(kind, types.ModuleType):
             self._module(value, where)
-        elif isinstance(value, type):
+        elif issubclass(kind, type):
             self._class(value, where)
         elif kind in (list, types.MappingProxyType, dict):
             items = value if kind is list else [part for item in value.items() for part in item]
             self._each(kind.__name__, items, where)
         elif kind is set:
             self._as_set(value, where)
-        elif kind in (property, staticmethod, classmethod, functools.cached_property, functools.partialmethod):
+        elif kind in _WRAPPERS:
             names = ("fget", "fset", "fdel", "__func__", "func", "args", "keywords")
             self._by_name(kind.__name__, {name: getattr(value, name, None) for name in names}, where)
-        elif isinstance(value, partial):
-            parts = {"func": value.func, "args": value.args, "keywords": tuple(sorted(value.keywords.items()))}
-            self._by_name("partial", {**parts, "class": kind, "state": dict(vars(value))}, where)
-        elif isinstance(value, (*_DESCRIPTORS, *_METHODS)):
+        elif kind in (*_DESCRIPTORS, types.MethodWrapperType):
             owner = getattr(value, "__objclass__", None)
             self._each("descriptor", (value.__name__, owner, getattr(value, "__self__", None)), where)
-        elif isinstance(value, weakref.ReferenceType):
+        elif issubclass(kind, weakref.ReferenceType):
             self.feed(value(), where)
-        elif kind is types.CellType:
-            self.feed(_content(value), where)
         else:
             self._instance(value, where)
 
     def _function(self, function: types.FunctionType, where: str) -> None:
-        self._put("function", function.__module__, function.__qualname__)
+        self._put("function", function.__module__, function.__qualname__, function.__name__)
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         parts = {name: _content(cell) for name, cell in cells}
-        before, self._names = self._names, frozenset(_all_names(function.__code__))
         self._code(function.__code__, where)
         self._by_name("closure", parts, where)
         self.feed(function.__defaults__, f"{where}.__defaults__")
         self._by_name("keywords", function.__kwdefaults__ or {}, where)
         self._by_name("attributes", vars(function), where)
-        if _package_of(function.__module__) is None:
-            self._by_name("globals", _globals(function, where), where)
-        self._names = before
+        if _package_of(function.__globals__.get("__name__")) is None:
+            self._by_name("globals", self._globals(function, where), where)
+
+    def _globals(self, function: types.FunctionType, where: str) -> dict[str, object]:
+        """The globals that a function names, and the modules that it imports."""
+        named: dict[str, object] = {}
+        # Nested functions included: what a function could look up while it runs.
+        for code in _codes(function.__code__):
+            self.names.update(code.co_names)
+            before: list[Any] = []
+            for instruction in dis.get_instructions(code):
+                name = instruction.argval
+                if instruction.opname.startswith("LOAD") and instruction.opname.endswith(("GLOBAL", "NAME", "GLOBALS")):
+                    named[name] = function.__globals__.get(name, function.__builtins__.get(name, _MISSING))
+                elif name in _OUT_OF_SIGHT and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                    raise UnidentifiedError(f"{where} uses {name}, {_HIDES}")
+                elif instruction.opname == "IMPORT_NAME":
+                    level = before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0
+                    package = function.__globals__.get("__package__")
+                    named[f"import {name}"] = self._import("." * level + name, package, where)
+                before.append(name)
+        return named
+
+    def _import(self, name: str, package: str | None, where: str) -> types.ModuleType | str:
+        """The module that a function will import when it is called; its name where that cannot be done."""
+        try:
+            whole = importlib.util.resolve_name(name, package)
+            known = _package_of(whole)
+            if known is None:
+                return importlib.import_module(whole)
+        except Exception:  # a module raises what it likes; so will the function when it is called
+            return name
+        # A package is not loaded for this: nothing of what is not there has been set anew.
+        for module in (whole.partition(".")[0], whole):
+            self._patches(sys.modules.get(module), where)
+        return known
+
+    def _members(self, home: Any) -> dict[str, Any]:
+        """Of a module or a class what any function names."""
+        self.asks_for_names = True
+        return {name: vars(home)[name] for name in sorted(self._known & vars(home).keys())}
 
     def _module(self, module: types.ModuleType, where: str) -> None:
-        """A module of the person: what of it the function names."""
-        members = vars(module)
-        self._by_name(
-            f"module {module.__name__}", {name: members[name] for name in self._names if name in members}, where
-        )
+        """A module of the person: what of it any function names; all of it, where names may be put together."""
+        members = self._members(module)
+        if self._known & _BY_WORD:
+            members = {name: x for name, x in vars(module).items() if not name.startswith("__")}
+        # Names may be made when they are asked for, by the module or its class.
+        self._by_name(f"module {module.__name__}", {**members, "()": vars(module).get("__getattr__")}, where)
+        self.feed(type(module), where)
+
+    def _patches(self, home: Any, where: str) -> None:
+        """The names of a module or class of a package that the person has set anew; nothing, where there are none."""
+        if self._packaged or not isinstance(home, types.ModuleType | type) or id(home) in self._homes:
+            return
+        self._homes[id(home)] = home
+        bases = home.__mro__ if isinstance(home, type) else (home,)
+        for base in bases:
+            package = _package_of(base.__module__ if isinstance(base, type) else base.__name__)
+            for name, member in self._members(base).items():
+                _refuse_dynamic(member, f"{where}.{name}")
+                known = package_name(member)
+                if known is not None and known.startswith(f"{package}:") and known.endswith((f".{name}", f":{name}")):
+                    self._patches(member, f"{where}.{name}")
+                elif known is not None or not _is_state(member, package):
+                    self._put("set anew", name)
+                    self.feed(member, f"{where}.{name}")
 
     def _class(self, kind: type, where: str) -> None:
         self._put("class", kind.__module__, kind.__qualname__)
         self._each("bases", (type(kind), *kind.__bases__), where)
         members = {name: x for name, x in vars(kind).items() if name not in _OF_EVERY_CLASS}
         self._by_name("members", {name: x for name, x in members.items() if not isinstance(x, _SLOTS)}, where)
+        fields = vars(kind).get("__dataclass_fields__", {})
+        self._by_name("metadata", {name: field.metadata for name, field in fields.items() if field.metadata}, where)
 
     def _instance(self, value: Any, where: str) -> None:
         kind, hidden = type(value), _hidden_base(type(value))
-        wrapped = getattr(value, "__wrapped__", None)
+        in_sight = hidden in (object, *_CONTAINERS)
         self._put("instance")
         self.feed(kind, where)
-        if isinstance(value, jax.custom_jvp | jax.custom_vjp):
-            # Its derivatives are a part of what it computes.
-            self._by_name("state", vars(value), where)
-            return
-        if hidden not in (object, *_CONTAINERS) and callable(wrapped):
-            # Of jit and lru_cache: the rest is how it is called, not what it computes.
+        wrapped = getattr(value, "__wrapped__", None)
+        if kind.__name__ in _COMPILED and any(wrapped is x for x in gc.get_referents(value)):
+            # The function that it calls, not a name that `functools.wraps` gave it; the rest is how it is called.
             self.feed(wrapped, where)
             return
-        own_reduce = kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__
-        if hidden not in (object, *_CONTAINERS) or (own_reduce and _package_of(kind.__module__) is not None):
+        says_how = kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__
+        if not in_sight or (says_how and _package_of(kind.__module__) is not None):
             self._reduce(value, where)
-            return
-        if hidden in (list, tuple):
+        elif hidden in (list, tuple):
             self._each("items", hidden.__iter__(value), where)
         elif hidden is dict:
             self._each("items", [part for item in dict.items(value) for part in item], where)
@@ -277,25 +338,28 @@ class _Walk:
             self._as_set(hidden.__iter__(value), where)
         elif hidden is not object:
             self._put(_plain(_CONTENT[hidden](value)))
-        self._by_name("state", _state(value), where)
+        self._by_name("state", _state(value, where), where)
 
     def _reduce(self, value: Any, where: str) -> None:
-        """By the pickle protocol: how the object would be built."""
+        """By the pickle protocol: how the object would be built, if its package says so and not the person."""
+        kind, refusal = type(value), UnidentifiedError(f"{where} is a {type(value).__name__}, {_HIDES}")
+        places = [vars(base) for base in kind.__mro__ if _is_own_code(base)] + [getattr(value, "__dict__", {})]
+        if hasattr(kind, "__next__") or not all(place.keys().isdisjoint(_STORING) for place in places):
+            raise refusal
         try:
-            registered = copyreg.dispatch_table.get(type(value))
+            registered = copyreg.dispatch_table.get(kind)
             reduction = value.__reduce_ex__(2) if registered is None else registered(value)
         except Exception as error:  # pickling raises what it likes
-            raise UnidentifiedError(f"{where} is a {type(value).__name__}, which does not show what it does") from error
-        if isinstance(reduction, str) and isinstance(value, np.ufunc):  # of np.frompyfunc: the function is out of sight
-            raise UnidentifiedError(f"{where} is a {type(value).__name__}, which does not show what it does")
+            raise refusal from error
         if isinstance(reduction, str):
-            self._put("named", reduction)
-            return
+            # By a name, under which it is not: a ufunc of np.frompyfunc, say, whose function is out of sight.
+            raise refusal
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduction]
         self._each("reduced", parts, where)
 
 
-_ARRAYS = (np.generic, jax.Array)
+_HIDES = "which does not show what it does"
+_ARRAYS = (np.generic, jax.Array, Tracer)
 _ARRAY_HOMES = ("numpy", "jaxlib", "jax")
 _CONTENT: dict[type, Any] = {
     int: int.__int__,
@@ -305,27 +369,36 @@ _CONTENT: dict[type, Any] = {
     bytes: bytes.__bytes__,
     bytearray: bytes,
 }
-_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def _is_own_code(value: object) -> bool:
     """Whether it is a function, a class or a module of no package."""
-    kinds = types.FunctionType, types.ModuleType, type
-    return isinstance(value, kinds) and _package_of(getattr(value, "__module__", None)) is None
+    if isinstance(value, types.FunctionType):
+        return _package_of(value.__globals__.get("__name__")) is None
+    return isinstance(value, types.ModuleType | type) and _package_of(getattr(value, "__module__", None)) is None
+
+
+def _is_state(value: Any, package: str | None) -> bool:
+    """Whether it is an object of the package itself: its settings, its stream of random numbers, the environment."""
+    owner = getattr(value, "__self__", value)
+    is_code = isinstance(owner, types.ModuleType | type) or type(owner) in (*_PLAIN, *_CODE)
+    is_code = is_code or _is_own_code(getattr(value, "__func__", None))
+    return not is_code and _package_of(type(owner).__module__) == package
+
+
+_CODE = (types.FunctionType, partial, np.ufunc, *_WRAPPERS)
+
+
+def _refuse_dynamic(value: object, where: str) -> None:
+    if id(value) in _ANYTHING:
+        raise UnidentifiedError(f"{where} calls {getattr(value, '__name__', 'sys.modules')}, {_HIDES}")
 
 
 def _plain(value: object) -> str | bytes:
+    """Of a number the digits that give it back."""
     if isinstance(value, bytes):
         return value
-    if isinstance(value, bool) or value is None:
-        return repr(value)
-    if isinstance(value, int):
-        return hex(value)
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, complex):
-        return f"{value.real.hex()} {value.imag.hex()}"
-    return str(value)
+    return hex(value) if isinstance(value, int) else repr(value)
 
 
 def _content(cell: types.CellType) -> object:
@@ -351,57 +424,37 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _all_names(code: types.CodeType) -> Iterator[str]:
-    """What a code could look up in a module: names, and words that `getattr` could be given."""
-    for inner_code in _codes(code):
-        yield from inner_code.co_names
-        yield from (x for x in inner_code.co_consts if isinstance(x, str) and x.isidentifier())
-
-
-def _globals(function: types.FunctionType, where: str) -> dict[str, object]:
-    """The globals that a function names, and the modules that it imports."""
-    named: dict[str, object] = {}
-    # Names in the byte code, nested functions included: what a function could look up while it runs.
-    for code in _codes(function.__code__):
-        before: list[Any] = []
-        for instruction in dis.get_instructions(code):
-            name = instruction.argval
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                if name in _DYNAMIC and name not in function.__globals__:
-                    raise UnidentifiedError(f"{where} calls {name}, which does not show what it does")
-                named[name] = function.__globals__.get(name, getattr(builtins, name, _MISSING))
-            elif instruction.opname == "IMPORT_NAME":
-                level = before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0
-                named[f"import {name}"] = _import("." * level + name, function.__globals__.get("__package__"))
-            before.append(name)
-    return named
-
-
-def _import(name: str, package: str | None) -> types.ModuleType | str:
-    """The module that a function will import when it is called; its name where that cannot be done."""
-    try:
-        whole = importlib.util.resolve_name(name, package)
-        return _package_of(whole) or importlib.import_module(whole)
-    except Exception:  # a module raises what it likes; so will the function when it is called
-        return name
-
-
 def package_name(value: object) -> str | None:
     """Where an installed package keeps this very object, and its version; None: nowhere, or a package of the person."""
     if isinstance(value, types.ModuleType):
         package = _package_of(value.__name__)
-        return None if package is None else f"{package}:{value.__name__}"
+        is_loaded = sys.modules.get(value.__name__) is value
+        return f"{package}:{value.__name__}" if is_loaded and package is not None else None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else None)
+    module = getattr(value, "__module__", None)
+    if isinstance(value, np.ufunc):
+        module = "numpy" if hasattr(np, value.__name__) else "scipy.special"
     if not (isinstance(name, str) and isinstance(module, str)):
         return None
     package = _package_of(module)
-    if package is None or module not in sys.modules:
+    if package is None or module not in sys.modules or not _is_written_there(value):
         return None
     reached: Any = sys.modules[module]
     for part in name.split("."):
         reached = getattr(reached, part, None)
     return f"{package}:{module}.{name}" if reached is value else None
+
+
+def _is_written_there(value: object) -> bool:
+    """Whether no function around or inside it is of the person, who may have given it the name of another."""
+    while value is not None:
+        if isinstance(value, types.FunctionType) and _is_own_code(value):
+            return False
+        value = getattr(value, "__wrapped__", None) if not isinstance(value, type) else None
+    return True
+
+
+_PYTHON = "python"
 
 
 @lru_cache(maxsize=4096)
@@ -413,7 +466,7 @@ def _package_of(module: str | None) -> str | None:
     if root == "__main__":
         return None
     if root in sys.stdlib_module_names:
-        return "python"
+        return _PYTHON
     this_package = __name__.partition(".")[0]
     if root != this_package and not _belongs_to_site(root):
         return None
@@ -452,7 +505,7 @@ def _inherits_state(kind: type) -> bool:
     return any("__dict__" in vars(base) or "__slots__" in vars(base) for base in kind.__mro__[1:])
 
 
-def _state(value: object) -> dict[str, object]:
+def _state(value: object, where: str) -> dict[str, object]:
     """Attributes in `__dict__` and slots; values that a class computes once and keeps are left out."""
     kind = type(value)
     slots_state = {}
@@ -463,13 +516,23 @@ def _state(value: object) -> dict[str, object]:
                 f"_{base.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
             )
             if mangled not in ("__dict__", "__weakref__"):
-                slots_state[mangled] = getattr(value, mangled, _MISSING)
-    attributes = getattr(value, "__dict__", {})
+                slots_state[mangled] = _slot(value, mangled)
+    attributes = object.__getattribute__(value, "__dict__") if hasattr(value, "__dict__") else {}
+    homes = [vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)]
+    if not all(isinstance(home, _SLOTS) for home in homes):
+        raise UnidentifiedError(f"{where} is a {kind.__name__}, {_HIDES}")
     added = added_defaults(value)
     return {
         **slots_state,
         **{name: x for name, x in attributes.items() if name not in added and not _is_cache(kind, name)},
     }
+
+
+def _slot(value: object, name: str) -> object:
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return _MISSING
 
 
 def added_defaults(record: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""Two functions have one identity only where they compute the same; the generator below makes pairs that nearly do."""
+"""Two functions have one identity only where they compute the same; `random_functions` makes pairs that nearly do."""
 
 import functools
 import os
@@ -20,6 +20,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT, UnidentifiedError, _state, added_defaults, identity
+from tests.utils.random_functions import LAYERS, REFUSED, VALUES, pair_of, random_pair, run_program
 
 HOME = """
 import functools, operator
@@ -67,6 +68,7 @@ PAIRS = {
     "a default": ("def f(x, c=1): return x + c", "def f(x, c=2): return x + c"),
     "a default of a keyword": ("def f(x, *, c=1): return x + c", "def f(x, *, c=2): return x + c"),
     "an attribute": ("def f(x): return x + f.c\nf.c = 1", "def f(x): return x + f.c\nf.c = 2"),
+    "its own name": ("def f(): return f.__name__", "def f(): return f.__name__\nf.__name__ = 'g'"),
     "a nested function": (
         "def f(x):\n  def g(y): return y + 1\n  return g(x)",
         "def f(x):\n  def g(y): return y + 2\n  return g(x)",
@@ -218,20 +220,80 @@ def test_nearly_equal_functions_are_told_apart_and_equal_ones_are_not(name):
     assert identity(_made(one)) != identity(_made(other))
 
 
+def some_programs():
+    """One under each layer, and some under several."""
+    rng = random.Random(1)
+    pairs = [pair_of("one entry of an array", [layer]) for layer in LAYERS]
+    return [pair.one for pair in (*pairs, *(random_pair(rng, 3) for _ in range(30)))]
+
+
+def _identity_of(text):
+    """The identity of the `f` of a program; None: it has none."""
+    with run_program(text) as function:
+        try:
+            return identity(function)
+        except UnidentifiedError:
+            return None
+
+
+def _check_pair(pair):
+    one, again, other = map(_identity_of, (pair.one, pair.one, pair.other))
+    assert one == again, f"the same text twice: {pair.name}"
+    assert one is None or one != other, pair.name
+    assert one is not None or not REFUSED.isdisjoint(pair.name.split(" in ")), pair.name
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_value_counts_wherever_a_function_finds_it(layer):
+    """Or there is no identity: never one for both."""
+    for value in ("integers", "code", "one entry of an array"):
+        _check_pair(pair_of(value, [layer]))
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_values_are_told_apart(value):
+    _check_pair(pair_of(value, ["a closure"]))
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(1500, marks=pytest.mark.slow)])
+def test_a_value_counts_under_any_layers(number, key):
+    rng = random.Random(int(jax.random.key_data(key)[-1]))
+    for _ in range(number):
+        _check_pair(random_pair(rng, rng.randint(2, 4)))
+
+
+def test_names_that_a_library_loads_when_they_are_asked_for_change_nothing():
+    program = "import bayes_mdp as bm, scipy\nf = lambda: (bm.agents.UCRL2, scipy.fft.fft, bm.envs.chain)"
+    names = [(home, name) for home, name in ((bm.agents, "UCRL2"), (bm.envs, "chain")) if name in vars(home)]
+    for home, name in names:
+        delattr(home, name)
+    before = identity(_made(program))
+    assert _made(program)() is not None and identity(_made(program)) == before
+
+
+def test_the_state_of_a_library_is_no_part_of_what_uses_it():
+    function = _made("import os, random\nf = lambda: (random.random(), np.random.normal(), jax.config, os.environ)")
+    before = identity(function)
+    assert np.random.normal() != random.random()
+    assert identity(function) == before
+
+
 def test_the_identity_is_that_of_another_process():
     """Whatever the hash seed and the addresses are; closures and globals included."""
     text = "\n".join(
         [
             "import sys; sys.path[:0] = sys.argv[1:]",
-            "from tests.utils.test_identity import PAIRS, _made",
+            "from tests.utils.test_identity import PAIRS, _identity_of, _made, some_programs",
             "from bayes_mdp.utils.identity import identity",
             "print('\\n'.join(identity(_made(text)) for pair in PAIRS.values() for text in pair))",
+            "print('\\n'.join(str(_identity_of(text)) for text in some_programs()))",
         ]
     )
     environment = {**os.environ, "PYTHONHASHSEED": "5"}
     command = [sys.executable, "-c", text, str(Path(__file__).parents[2])]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
-    assert found == [identity(_made(text)) for pair in PAIRS.values() for text in pair]
+    expected = [identity(_made(text)) for pair in PAIRS.values() for text in pair]
+    assert found == expected + [str(_identity_of(text)) for text in some_programs()]
 
 
 @pytest.mark.parametrize("edit", ["\n\n# a comment\n", "'''words'''\n"])
@@ -357,4 +419,5 @@ def test_a_default_that_was_added_later_changes_nothing():
     assert added_defaults(New(3, 0.9)) == added_defaults(Old(3)) == added_defaults(New) == added_defaults(3) == []
     assert identity(New(3)) == identity(New(3, 1.0)) != identity(New(3, 0.9)) != identity(New(3, 0.8))
     assert identity(lambda: bm.Episodic(3)) != identity(lambda: bm.Episodic(3, 0.9))
-    assert "discount" not in _state(bm.Episodic(3)) and "discount" in _state(bm.Episodic(3, 0.9))
+    states = [_state(bm.Episodic(3, discount), "x") for discount in (1.0, 0.9)]
+    assert ["discount" in state for state in states] == [False, True]
