@@ -22,6 +22,7 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,17 @@ class World:
 
     def best(self) -> Float[Array, "S A"]:
         """The true optimum."""
+        return np.eye(self.reward.shape[-1])[self._best_actions]
+
+    @cached_property
+    def _best_actions(self) -> Int[Array, " S"]:
         q, states = np.zeros_like(self.reward), len(self.rows)
         illegal = 0.0 if self.legal is None else np.where(self.legal, 0.0, -np.inf)
         for _ in range(1000):
-            q = self.reward + DISCOUNT * self.rows[..., :states] @ (q + illegal).max(-1)
-        return np.eye(q.shape[-1])[(q + illegal).argmax(-1)]
+            before, q = q, self.reward + DISCOUNT * self.rows[..., :states] @ (q + illegal).max(-1)
+            if np.array_equal(before, q):
+                break
+        return (q + illegal).argmax(-1)
 
 
 def play(
@@ -221,14 +228,17 @@ def triage(rng: np.random.Generator) -> World:
     return World(rows, (rows * paid).sum(-1), behaviour, 0.0, np.full(5, 0.2), paid)
 
 
+@cache
 def _from_environment(name: str, epsilon: float) -> World:
-    """An environment with lists of successors; the staff are right but for `epsilon` of their actions."""
+    """An environment; the staff are right but for `epsilon` of their actions."""
     env = bm.envs.icu_sepsis() if name == "icu_sepsis" else bm.envs.from_gymnasium(name)
     mdp, (states, actions) = env.mdp, (env.mdp.n_states, env.mdp.n_actions)
-    successor, chance = np.asarray(mdp.successor), np.asarray(mdp.probability, float)
     rows = np.zeros((states, actions, states + 1))
-    where = np.ogrid[:states, :actions, :1][:2]
-    np.add.at(rows, (*where, np.minimum(successor, states)), chance)
+    if isinstance(mdp, bm.SparseMDP):
+        where = np.ogrid[:states, :actions, :1][:2]
+        np.add.at(rows, (*where, np.minimum(mdp.successor, states)), np.asarray(mdp.probability, float))
+    else:
+        rows[..., :states] = mdp.transition_probs
     rows[..., -1] += np.maximum(1 - rows.sum(-1), 0)
     legal = None if mdp.legal is None else np.asarray(mdp.legal)
     initial = np.asarray(mdp.initial, float)

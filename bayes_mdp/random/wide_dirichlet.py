@@ -106,12 +106,12 @@ class WideRows:
         data = self._gammas_of_data(len(kind))
         # Divided by their sum before they are put into the table, most of which is zero.
         place = draw * len(self._width) + row
-        sums = np.bincount(place, jump, few.size).reshape(few.shape)
+        sums = _add_up(place, jump, few.size).reshape(few.shape)
         seen = ~self._alone
         if seen.any():
             sums[:, seen] += np.add.reduceat(data, self._first_seen[:-1][seen], axis=-1)
         size = len(self._counts)
-        table = np.bincount(draw * size + entry, jump / sums.ravel()[place], len(kind) * size).reshape(-1, size)
+        table = _add_up(draw * size + entry, jump / sums.ravel()[place], len(kind) * size).reshape(-1, size)
         table[:, self._seen] += data / sums[:, self._row_of_seen]
         for n in np.flatnonzero(~few.all(0)):
             columns, draws = slice(self._first[n], self._first[n + 1]), np.flatnonzero(~few[:, n])
@@ -162,3 +162,8 @@ class WideRows:
             counts = self._counts[self._seen[columns]]
             gammas[:, columns] = self._streams[2].generators[n].standard_gamma(counts, (num, len(counts)))
         return gammas
+
+
+def _add_up(place: Int[np.ndarray, " J"], values: Float[np.ndarray, " J"], size: int) -> Float[np.ndarray, " size"]:
+    """The sum of the values at each place."""
+    return np.bincount(place, values, size).astype(np.float64, copy=False)  # of nothing NumPy counts whole numbers

@@ -71,6 +71,17 @@ def test_rows_do_not_depend_on_blocks_or_on_other_rows():
     assert (whole != wide_rows(1).draw(component)).any()
 
 
+def test_without_any_jump_all_rows_are_drawn_outcome_by_outcome():
+    prior = np.full(450, 0.5)
+    rows = WideRows(jax.random.key(0), 16, np.array([4, 7, 9]), FIRST, COUNTS, lambda _: prior).draw(
+        np.zeros(2000, int)
+    )
+    np.testing.assert_allclose(np.add.reduceat(rows, FIRST[:-1], -1), 1.0)
+    assert (rows > 0).all()
+    mean = ((prior + COUNTS).reshape(3, WIDTH) / (75 + COUNTS.reshape(3, WIDTH).sum(-1, keepdims=True))).ravel()
+    np.testing.assert_array_less(np.abs(rows.mean(0) - mean), 6.5 * rows.std(0) / 2000**0.5)
+
+
 def test_rows_of_few_outcomes_many_likely_ones_or_small_weights_are_drawn_otherwise():
     counts = np.zeros((5, 2))
     counts[3:, 0] = 0.5, 3.0
