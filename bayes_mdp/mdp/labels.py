@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from bayes_mdp.mdp import labelled_tables
 from bayes_mdp.mdp.by_label import is_by_label
 from bayes_mdp.mdp.data.folded_log import FoldedLog
-from bayes_mdp.mdp.data.log_split import episode_numbers, has_episodes
+from bayes_mdp.mdp.data.log_split import check_first_step, episode_numbers, has_episodes
 from bayes_mdp.mdp.data.transitions import Log, Transitions, check_log_labels, check_transitions
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.protocols import CanCount
@@ -211,6 +211,8 @@ def logged_counts(
     if isinstance(log, CanCount) and (space is None or space.horizon is None):
         raise ValueError("log is a posterior without steps, expected the log, or a space with a horizon")
     number = int(visits.step.max(initial=0)) + 1 if steps == AS_LOGGED else steps
+    if not isinstance(log, CanCount) and (space is None or space.horizon is None):
+        check_first_step(visits.step)
     by_step, inside = np.zeros((number, *counts.shape)), visits.step < number
     np.add.at(by_step, tuple(x[inside] for x in (visits.step, visits.state, visits.action)), visits.times[inside])
     return np.where(by_step.sum(-1, keepdims=True) > 0, by_step, counts), never

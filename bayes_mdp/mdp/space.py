@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp.by_label import ProductLabel, initial_array, initial_labels, policy_array, policy_labels
 from bayes_mdp.mdp.data.folded_log import FoldedLog, observed_successors
-from bayes_mdp.mdp.data.log_split import first_states
+from bayes_mdp.mdp.data.log_split import check_first_step, first_states
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.labelled_tables import refuse_labels
@@ -317,9 +317,13 @@ class StateActionSpace(Module):
 
         Raises:
             TypeError: `log` is no `Log`.
-            ValueError: as the class; a word in place of `legal` or `successors` that is not the one above.
+            ValueError: as the class; a horizon for a log whose steps do not begin at 0; a word in place of `legal` or
+                `successors` that is not the one above.
         """
         check_type("log", log, (Log, FoldedLog), "a Log, which has the labels (see read_log)")
+        steps = log.transitions.step if isinstance(log, Log) else log.cells.where.step if log.by_step else None
+        if horizon is not None and steps is not None:
+            check_first_step(steps)
         if isinstance(legal, str):
             check_name("legal", legal, (LOGGED,), ", an array of True and False [state, action], None")
             legal = _actions_in_log(log)

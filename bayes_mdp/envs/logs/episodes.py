@@ -439,6 +439,23 @@ def _dates(column: Any, formats: Sequence[str]) -> Any:
 _KINDS_OF_DATES = ("string", "datetime", "datetime64", "date")
 
 
+def warn_of_first_steps(table: Table, first: Int[np.ndarray, " E"]) -> None:
+    """Warn where steps are years, or the like, and not counted from where each episode begins.
+
+    Args:
+        table: with steps.
+        first: the step of the first row of each episode.
+    """
+    begin = first.min()
+    if begin > 1 and (first > begin).any():
+        column = table.columns["step"]
+        warn_user(
+            f"{table.name}: step {column!r} begins at {begin}, and in {int((first > begin).sum())} of {len(first)} "
+            "episodes later, which are taken to have begun before their first row, at a state that is not known: count "
+            f"steps from the first row of each episode, if they begin there {see('how-to/read-a-log')}"
+        )
+
+
 def refuse_repeated_steps(table: Table, episodes: np.ndarray, along: EpisodeOrder) -> None:
     """Refuse two rows of one episode that have the same step.
 

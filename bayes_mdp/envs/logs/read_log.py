@@ -35,6 +35,7 @@ from bayes_mdp.envs.logs.episodes import (
     next_in_time,
     read_moved_rewards,
     refuse_repeated_steps,
+    warn_of_first_steps,
     warn_of_time,
     with_counted_steps,
 )
@@ -373,9 +374,7 @@ def _read(
     numbers, state_names = read_labels(table, roles_of_states, states, skipped)
     columns |= {role: np.where(skipped[role], -1, x) for role, x in zip(roles_of_states, numbers, strict=True)}
     if order is not None and episodes is not None:
-        if steps is not None and "next_state" in columns:  # else steps have to follow each other anyway
-            refuse_repeated_steps(table, episodes, order)
-        _check_order(table, order, columns, missing.steps)
+        _check_order(table, order, episodes, columns, missing.steps)
     followed = next_states_given(columns) if order is None else follow(order, columns, "step" in columns)
     keep, led = followed.keep, followed.next_observed
     untold = ~keep & (columns["action"] < 0)
@@ -558,10 +557,14 @@ def _notes(
     return tuple(f"{subject}: {int(rows.sum())}{suffix}" for rows, subject, suffix in said if rows.any())
 
 
-def _check_order(table: Table, along: EpisodeOrder, columns: Columns, may_jump: bool) -> None:
+def _check_order(table: Table, along: EpisodeOrder, episodes: np.ndarray, columns: Columns, may_jump: bool) -> None:
     """Refuse steps that do not follow each other, or warn of next states that are not those of the next rows."""
-    _, next_row, _, last = along
+    _, next_row, place, last = along
     state, next_state = columns["state"], columns.get("next_state")
+    if "step" in columns:
+        warn_of_first_steps(table, columns["step"][place == 0])
+        if next_state is not None:  # else steps have to follow each other anyway
+            refuse_repeated_steps(table, episodes, along)
     if next_state is not None:
         ended = last | columns["terminated"] | columns.get("truncated", False)
         known = (next_state >= 0) & (state >= 0) & (state[next_row] >= 0)

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data.transitions import Log, Transitions
 from bayes_mdp.mdp.objectives import AverageReward, Episodic, Objective, step_discount
-from bayes_mdp.utils.typing import RealLike
+from bayes_mdp.utils.typing import AnyArray, RealLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type
 
 LEAST_EPISODES = 20
@@ -59,9 +59,26 @@ def _are_starts(transitions: Transitions, rows: Int[np.ndarray, " n"]) -> Bool[n
     """Whether an episode begins in these rows, and does not go on after a gap: what its first step is says so."""
     if transitions.step is None:
         return np.ones(len(rows), bool)
-    step = np.asarray(transitions.step)
-    # The smallest step of the log is where its episodes begin.
-    return step[rows] == step.min(initial=0)
+    return np.asarray(transitions.step)[rows] == first_step(transitions.step)
+
+
+def first_step(step: Int[AnyArray, " N"]) -> int:
+    """The smallest step of a log, where its episodes begin: 0, or 1 where visits are counted from 1; 0 without rows."""
+    return int(np.min(step)) if np.size(step) else 0
+
+
+def check_first_step(step: Int[AnyArray, " N"]) -> None:
+    """Refuse a log whose steps do not begin at 0, where what is by step counts from there.
+
+    Raises:
+        ValueError: which step they begin at.
+    """
+    begin = first_step(step)
+    if begin:
+        raise ValueError(
+            f"log has steps from {begin}, expected 0 at the first step of an episode, since rows and policies by step "
+            f"count from there: subtract {begin} from its column of steps"
+        )
 
 
 def has_episodes(log: Log | Transitions) -> bool:

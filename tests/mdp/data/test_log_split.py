@@ -5,11 +5,19 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.mdp import Log, Transitions
-from bayes_mdp.mdp.data.log_split import episode_numbers, first_states, split_log
+from bayes_mdp.mdp.data.log_split import (
+    episode_numbers,
+    first_rows,
+    first_states,
+    has_episodes,
+    returns_of,
+    split_log,
+)
 
 KEY = jax.random.key(0)
 
@@ -102,7 +110,9 @@ def test_every_row_is_in_one_part_and_no_episode_in_two(kind):
         np.testing.assert_array_equal(episode_numbers(log.transitions), number)
         assert first_states(log).sum() == pytest.approx(1)
         share = float(rng.choice([0.01, 0.5, 0.99, rng.uniform(0.01, 0.99)]))
-        ends = any(flag is not None and np.any(flag) for flag in columns[2:])
+        ends = any(
+            flag is not None and np.any(flag) for flag in columns[2:3]
+        )  # terminated: one that is cut is a stretch
         if number[-1] == 0 and ends:
             refused += 1
             with pytest.raises(ValueError, match="log has 1 episode, expected at least 2"):
@@ -177,3 +187,60 @@ def test_episodes_of_a_file_are_kept(tmp_path):
 def test_what_cannot_be_split_is_said(log, share, kind, message):
     with pytest.raises(kind, match=message):
         split_log(KEY, log, share)
+
+
+def visits(begin: int, terminates: bool = True):
+    """Sixty episodes of three to six visits, counted from `begin`; actions depend on the visit."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 7, 60)
+    visit = np.concatenate([np.arange(n) for n in lengths])
+    table = pd.DataFrame(
+        {
+            "id": np.repeat(np.arange(60), lengths),
+            "visit": visit + begin,
+            "s": rng.choice(["a", "b", "c"], len(visit)),
+            "a": np.where(rng.random(len(visit)) < 0.2 + 0.15 * visit, "x", "y"),
+            "r": rng.normal(size=len(visit)).round(2),
+        }
+    )
+    table["over"] = ~table["id"].duplicated(keep="last") & terminates
+    roles: Any = {"state": "s", "action": "a", "reward": "r", "episode": "id", "step": "visit", "terminated": "over"}
+    return bm.read_log(table, **roles)
+
+
+@pytest.mark.parametrize("begin", [1, 4])
+@pytest.mark.parametrize("terminates", [True, False])
+def test_where_visits_are_counted_from_changes_nothing(begin, terminates):
+    """Starts, episodes, halves, returns and a decision of the same log with visits counted from 0."""
+    first, other = visits(0, terminates), visits(begin, terminates)
+    assert first_states(first).sum() == pytest.approx(1.0)
+    assert first_states(other).tolist() == first_states(first).tolist()
+    assert len(first_rows(other.transitions)) == 60 and has_episodes(other) and has_episodes(first)
+    for one, two in zip(split_log(KEY, first), split_log(KEY, other), strict=True):
+        assert rows_of(one) == rows_of(two)
+    for objective in (bm.Discounted(0.9), bm.Episodic(3), bm.Episodic(6)):
+        np.testing.assert_array_equal(returns_of(first, objective), returns_of(other, objective))
+    space = bm.StateActionSpace.from_log(first)
+    posterior = bm.infer(KEY, bm.models.dirichlet_normal_gamma(), first, space=space)
+    values = [bm.policy_value(KEY, posterior, [0, 1, 0], bm.Discounted(0.9), initial=x).mean for x in (first, other)]
+    assert values[0] == values[1]
+    # What is by step counts from 0, and is not guessed.
+    message = f"log has steps from {begin}, expected 0 at the first step of an episode"
+    with pytest.raises(ValueError, match=message):
+        bm.StateActionSpace.from_log(other, horizon=6 + begin)
+    with pytest.raises(ValueError, match=message):
+        bm.behaviour_policy(other, by_step=True)
+    assert bm.StateActionSpace.from_log(first, horizon=6).horizon == 6
+    assert len(bm.behaviour_policy(first, by_step=True)) == 6
+
+
+def test_years_in_place_of_steps_are_told():
+    """One who enters later has no start that is known."""
+    table = pd.DataFrame(
+        {"id": [1, 1, 2, 2], "year": [2001, 2002, 2004, 2005], "s": ["a", "b"] * 2, "a": "x", "r": 1.0}
+    )
+    roles: Any = {"state": "s", "action": "a", "reward": "r", "episode": "id"}
+    with pytest.warns(UserWarning, match=r"step 'year' begins at 2001, and in 1 of 2 episodes later, which are taken"):
+        bm.read_log(table, step="year", **roles)
+    bm.read_log(table.assign(year=[2001, 2002] * 2), step="year", **roles)
+    bm.read_log(table.assign(year=[1, 2, 4, 5]), step="year", **roles)  # first seen at the fourth visit
