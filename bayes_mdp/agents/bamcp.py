@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EverySteps
 from bayes_mdp.agents.common.table_policies import OneAction
-from bayes_mdp.mdp import Episodic, Policy, Problem, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Policy, Problem, Transitions
 from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.objectives import require_objective, step_discount
 from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.planning.kept_tree import (
     INDEX,
@@ -30,7 +30,6 @@ from bayes_mdp.planning.kept_tree import (
     empty_tree,
     require_lazy,
     require_numba,
-    require_searchable,
 )
 from bayes_mdp.utils.memory import usable_cores
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealLike, RealScalar, Scalar
@@ -153,7 +152,7 @@ class BAMCP(eqx.Module):
         """
         del key
         require_numba("BAMCP")
-        require_searchable(problem.objective, "BAMCP")
+        require_objective(problem.objective, "BAMCP", Discounted, Episodic, FirstExit)
         if self.episodes is not None and self.episodes > 1 and problem.initial is None:
             raise ValueError(
                 f"episodes is {self.episodes}, expected 1 or None: where the next episodes start is not known (initial)"

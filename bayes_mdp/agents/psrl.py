@@ -19,7 +19,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import RowPosterior, require_variances
 from bayes_mdp.mdp import AverageReward, CanMean, CanSample, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.mdp.protocols import CanSampleBackup
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
@@ -134,9 +134,7 @@ class TSDE(PSRL):
         Raises:
             ValueError: an objective other than `AverageReward`, or a space with ends.
         """
-        objective = problem.objective
-        if not isinstance(objective, AverageReward):
-            raise ValueError(f"objective is {type(objective).__name__}, expected AverageReward for TSDE")
+        require_objective(problem.objective, "TSDE", AverageReward)
         if problem.space.ends:
             raise ValueError(
                 "space.ends is True, expected False for TSDE: the average reward is one of a run without end"
@@ -221,7 +219,7 @@ class GaussianPSRL(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        require_episodic(problem.objective, "GaussianPSRL")
+        require_objective(problem.objective, "GaussianPSRL", Episodic)
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: RowPosterior) -> tuple[Greedy, None]:
         """Greedy for a new draw of the noise.

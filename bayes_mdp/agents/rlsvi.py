@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.planning.episodic import backward_induction
 from bayes_mdp.planning.solution import where_legal
@@ -148,7 +148,7 @@ class RLSVI(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        require_episodic(problem.objective, "RLSVI")
+        require_objective(problem.objective, "RLSVI", Episodic)
         return RegressionData.empty(problem.space.shape)
 
     def plan(
@@ -163,7 +163,7 @@ class RLSVI(eqx.Module):
         q = draw_values(
             key,
             state,
-            require_episodic(problem.objective, "RLSVI").horizon,
+            require_objective(problem.objective, "RLSVI", Episodic).horizon,
             noise=self.noise,
             regularization=self.regularization,
             legal=problem.space.legal,
@@ -339,7 +339,7 @@ class LMCLSVI(eqx.Module):
             ValueError: an objective other than `Episodic`; features of other states or actions.
         """
         del key
-        horizon = require_episodic(problem.objective, "LMCLSVI").horizon
+        horizon = require_objective(problem.objective, "LMCLSVI", Episodic).horizon
         *_, n_states, n_actions = problem.space.shape
         size = n_states * n_actions
         if self.features is not None:
@@ -357,7 +357,7 @@ class LMCLSVI(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del belief
-        horizon, legal = require_episodic(problem.objective, "LMCLSVI").horizon, problem.space.legal
+        horizon, legal = require_objective(problem.objective, "LMCLSVI", Episodic).horizon, problem.space.legal
         started = LangevinState(state.data, state.weights, state.plans + 1)
         # The law of the weights starts where the last plan left them.
         q, weights = self._draw(key, started, horizon, legal)

@@ -14,10 +14,10 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Objective, StateActionSpace
-from bayes_mdp.mdp.objectives import Episodic, check_objective, step_discount
+from bayes_mdp.mdp.objectives import Discounted, Episodic, FirstExit, require_objective, step_discount
 from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.mdp.space import check_horizon, check_space
-from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba, require_searchable
+from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
@@ -215,8 +215,7 @@ def plan_bayes_adaptive(
     """
     require_numba(WHO)
     check_key("key", key)
-    check_objective(objective)
-    require_searchable(objective, WHO)
+    require_objective(objective, WHO, Discounted, Episodic, FirstExit)
     require_lazy(belief, WHO)
     space = _space_of(belief)
     index = _index_of(state, space)

@@ -33,9 +33,9 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws
-from bayes_mdp.mdp import AverageReward, Episodic, Objective, PolicyOrLabels
+from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import Sizes
-from bayes_mdp.mdp.objectives import check_objective, step_discount
+from bayes_mdp.mdp.objectives import require_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import InitialLike
@@ -128,11 +128,9 @@ def split_return_variance(
     if not (isinstance(posterior, Fitted) and (posterior.in_closed_form or posterior.exact_part is not None)):
         kind = type(posterior).__name__
         raise TypeError(f"posterior is a {kind}, expected one in closed form: draws have no noise of rewards")
-    if isinstance(objective, AverageReward):
-        raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a return")
+    objective = require_objective(objective, "a return", Discounted, Episodic, FirstExit)
     check_key("key", key)
     check_num_draws(num_draws)
-    check_objective(objective)
     # Infinite noise makes the aleatoric part infinite: refused with the pair.
     for k in range(posterior.num_components):
         posterior.component(k).expected_reward_variance()

@@ -3,7 +3,7 @@
 """What a policy is judged by: the four objectives."""
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -114,6 +114,8 @@ class FirstExit(eqx.Module):
 
 
 Objective = Discounted | Episodic | AverageReward | FirstExit
+Kind = TypeVar("Kind")
+"""A class of objectives."""
 
 
 def step_discount(objective: Objective) -> RealLike:
@@ -128,18 +130,23 @@ def sum_of_discounts(objective: Episodic) -> float:
     return objective.horizon if rate == 1 else -math.expm1(objective.horizon * math.log(rate)) / (1 - rate)
 
 
-def require_episodic(objective: Objective, who: str) -> Episodic:
-    """The objective, which has to be `Episodic`.
+def require_objective(objective: object, who: str, *kinds: type[Kind]) -> Kind:
+    """The objective, which has to be of one of the kinds.
 
     Args:
         objective: of any kind.
         who: takes no other, for the message: "UCBVI".
+        kinds: those that it takes.
 
     Raises:
-        ValueError: another objective.
+        ValueError: another objective. TypeError: none.
     """
-    if not isinstance(objective, Episodic):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Episodic for {who}")
+    if not isinstance(objective, kinds):
+        *others, last = (kind.__name__ for kind in kinds)
+        expected = f"{', '.join(others)} or {last}" if others else last
+        if not isinstance(objective, Objective):
+            raise TypeError(f"objective is {described(objective)}, expected {expected}")
+        raise ValueError(f"objective is {type(objective).__name__}, expected {expected} for {who}")
     return objective
 
 

@@ -19,6 +19,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, Objective, SparseMDP
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.bellman import Rounding
 from bayes_mdp.planning.episodic import backward_induction
@@ -269,13 +270,12 @@ def solve_extended(
 
 
 def _check(mdp: ExtendedMDP, objective: Objective, tolerance: RealScalar) -> None:
-    kind = type(objective).__name__
-    if not isinstance(objective, (Discounted, Episodic, AverageReward)):
-        raise ValueError(f"objective is {kind}, expected Discounted, Episodic or AverageReward for extended planning")
+    objective = require_objective(objective, "extended planning", Discounted, Episodic, AverageReward)
     if isinstance(objective, Episodic):
         if mdp.horizon not in (None, objective.horizon):
             raise ValueError(f"objective has horizon {objective.horizon}, expected {mdp.horizon}, that of the sets")
     elif mdp.horizon is not None:
+        kind = type(objective).__name__
         raise ValueError(f"objective is {kind} and the sets have {mdp.horizon} steps, expected Episodic({mdp.horizon})")
     if isinstance(objective, AverageReward) and mdp.ends:
         raise ValueError("rows have an end, expected none: the average reward needs an MDP that never ends")

@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.lazy_belief import LazyBelief, lazy_bytes
-from bayes_mdp.mdp.objectives import AverageReward, Objective
 from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import install
@@ -41,20 +40,6 @@ def require_numba(who: str) -> None:
     except ImportError as error:  # not there, or not with this version of NumPy
         raise ImportError(f"{who} needs numba, which is missing: {install('fast')}") from error
     del numba
-
-
-def require_searchable(objective: Objective, who: str) -> None:
-    """Refuse the average reward: a simulation ends, and has no such thing.
-
-    Args:
-        objective: of any kind.
-        who: the caller, for the message: "BAMCP".
-
-    Raises:
-        ValueError: one sentence.
-    """
-    if isinstance(objective, AverageReward):
-        raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
 
 
 def search_depth(horizon: int | None, step: int, max_depth: int | None, discount: float, episodes: int | None) -> int:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import check_fit, step_discount
+from bayes_mdp.mdp.objectives import check_fit, require_objective, step_discount
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.bellman import HardMax, Rounding
 from bayes_mdp.planning.derivatives import near_enough, poison_unless, with_derivatives, with_gain_derivatives
@@ -285,8 +285,7 @@ def propagate(
     Raises:
         ValueError: `AverageReward`: the sum of local variances along a run without end does not exist; as `evaluate`.
     """
-    if isinstance(objective, AverageReward):
-        raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
+    objective = require_objective(objective, "a variance", Discounted, Episodic, FirstExit)
     # Variances scale with the square of the discount.
     if isinstance(objective, Discounted):
         objective = Discounted(objective.discount**2)

@@ -5,10 +5,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree, Real
 
-from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Problem, Transitions
 from bayes_mdp.mdp import KeepsAccount as KeepsAccount  # noqa: PLC0414 - public as bayes_mdp.agents.KeepsAccount
 from bayes_mdp.mdp import Learner as Learner  # noqa: PLC0414 - likewise
 from bayes_mdp.mdp import PlansFromState as PlansFromState  # noqa: PLC0414 - likewise
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import BoolScalar, Index, RealLike
 
@@ -77,8 +78,7 @@ def table_shape(problem: Problem, who: str) -> tuple[int, ...]:
     Raises:
         ValueError: the objective is the average reward, for which there is none.
     """
-    if isinstance(problem.objective, AverageReward):
-        raise ValueError(f"objective is AverageReward, expected Discounted, Episodic or FirstExit for {who}")
+    require_objective(problem.objective, who, Discounted, Episodic, FirstExit)
     # A discounted table has no axis of steps, even where the space has rows for each.
     shape = problem.space.shape[-2:]
     return (problem.objective.horizon, *shape) if isinstance(problem.objective, Episodic) else shape

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.variance_equation import over_components, total_variance
 from bayes_mdp.mdp import MDP, CanCount, CanMean, Discounted, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import can_split, require_ability
-from bayes_mdp.mdp.objectives import require_episodic, require_undiscounted
+from bayes_mdp.mdp.objectives import require_objective, require_undiscounted
 from bayes_mdp.mdp.protocols import CanExpectNext
 from bayes_mdp.numerics.products import tensordot
 from bayes_mdp.planning import solve
@@ -112,7 +112,7 @@ def mean_model(belief: CanMean, objective: Objective, who: str) -> MeanModel:
         TypeError: the belief has no mean. ValueError: another objective, or discounted episodes.
     """
     require_ability(belief, CanMean, who)
-    horizon = require_episodic(objective, who).horizon
+    horizon = require_objective(objective, who, Episodic).horizon
     require_undiscounted(objective, who)
     # A belief that applies its mean rows to values need not write them down: S A S numbers are saved.
     mean = belief.mean_mdp()  # under `jit` only the rewards of it are computed where `source` is the belief
@@ -183,12 +183,9 @@ def effective_horizon(objective: Objective, who: str) -> RealScalar:
         ValueError: another objective, discounted episodes.
     """
     require_undiscounted(objective, who)
-    if isinstance(objective, Episodic):
-        return objective.horizon
-    if not isinstance(objective, Discounted):
-        raise ValueError(f"objective is {type(objective).__name__}, expected Discounted or Episodic for {who}")
+    objective = require_objective(objective, who, Discounted, Episodic)
     # The sum of discount^t.
-    return 1.0 / (1.0 - objective.discount)
+    return objective.horizon if isinstance(objective, Episodic) else 1.0 / (1.0 - objective.discount)
 
 
 def blank_plan(problem: Problem, who: str) -> Solution | None:

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.mdp import (
     MDP,
-    AverageReward,
     CanMean,
+    Discounted,
     Episodic,
     FirstExit,
     HasVariances,
@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.objectives import require_objective, step_discount
 from bayes_mdp.mdp.protocols import NamesSharedParameters
 from bayes_mdp.mdp.validity import Kind, Validity
 from bayes_mdp.numerics.products import tensordot
@@ -330,11 +330,7 @@ def discount_of(objective: Objective) -> RealScalar:
     Raises:
         ValueError: `AverageReward`, for which the variance of a value does not exist. TypeError: no objective.
     """
-    if not isinstance(objective, Objective):
-        raise TypeError(f"objective is {objective!r}, expected Discounted, Episodic or FirstExit")
-    if isinstance(objective, AverageReward):
-        raise ValueError("objective is AverageReward, expected Discounted, Episodic or FirstExit for a variance")
-    return step_discount(objective)
+    return step_discount(require_objective(objective, "a variance", Discounted, Episodic, FirstExit))
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:

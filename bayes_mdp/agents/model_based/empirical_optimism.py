@@ -31,10 +31,10 @@ from bayes_mdp.agents.model_based.empirical_planning import (
     Stats,
     Tally,
     TwoOptima,
-    check_objective,
     next_states,
 )
-from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp import Discounted, Episodic, Problem, Transitions
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import best_action, where_legal
@@ -522,7 +522,7 @@ class E3(eqx.Module):
             ValueError: an objective other than `Discounted` and `Episodic`.
         """
         del key
-        check_objective(problem, "E3")
+        require_objective(problem.objective, "E3", Discounted, Episodic)
         model = ExactPlanner().init(self._equations(problem), problem, "E3")
         shape, objective = problem.space.shape[:-1], problem.objective
         shape = (objective.horizon, shape[-1]) if isinstance(objective, Episodic) else shape

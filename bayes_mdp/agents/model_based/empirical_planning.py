@@ -23,6 +23,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bayes_mdp.mdp import MDP, Discounted, Episodic, Problem, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning import evaluate, solve
 from bayes_mdp.planning.prioritized_sweeping import (
@@ -679,9 +680,9 @@ class ExactPlanner(eqx.Module):
             who: the agent's name for the messages.
 
         Raises:
-            ValueError: an objective other than `Discounted` and `Episodic`.
+            ValueError, TypeError: an objective other than `Discounted` and `Episodic`.
         """
-        check_objective(problem, who)
+        require_objective(problem.objective, who, Discounted, Episodic)
         tally = Tally.empty(problem.space)
         # One backward pass under `Episodic` needs nothing to start from.
         if isinstance(problem.objective, Episodic):
@@ -810,11 +811,11 @@ class PrioritizedSweeping(eqx.Module):
             who: not used.
 
         Raises:
-            ValueError: an objective other than `Discounted`; more than 32 states, no length of the lists, and a space
-                that does not list successors.
+            ValueError, TypeError: an objective other than `Discounted`; more than 32 states, no length of the lists,
+                and a space that does not list successors.
         """
         del who
-        check_objective(problem, "prioritized sweeping", (Discounted,))
+        require_objective(problem.objective, "prioritized sweeping", Discounted)
         space, n = problem.space, problem.space.n_states
         if space.successors is not None:
             known = Tally.empty(space)
@@ -930,17 +931,3 @@ def _backup(equations: BellmanEquations, problem: Problem, tally: ListedTally | 
         return Backup(*(jnp.stack(pair, 1) for pair in parts))
 
     return backup
-
-
-def check_objective(problem: Problem, who: str, allowed: tuple[type, ...] = (Discounted, Episodic)) -> None:
-    """Refuse an objective that is not in `allowed`; `who` is the agent's name for the message.
-
-    Args:
-        problem: whose objective is looked at.
-
-    Raises:
-        ValueError: as said.
-    """
-    if not isinstance(problem.objective, allowed):
-        names = " or ".join(kind.__name__ for kind in allowed)
-        raise ValueError(f"objective is {type(problem.objective).__name__}, expected {names} for {who}")

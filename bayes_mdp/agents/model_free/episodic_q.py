@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 from bayes_mdp.agents.common.learner import first_table, place_of
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import Problem, Transitions
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp import Episodic, Problem, Transitions
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.utils.typing import IntScalar, Numbers, Scalar
 from bayes_mdp.utils.validation import (
     check_bool,
@@ -105,7 +105,7 @@ class UCBH(eqx.Module):
         """
         del key
         # Optimism by the start: H max_reward, the largest return of an episode.
-        horizon = require_episodic(problem.objective, "UCBH").horizon
+        horizon = require_objective(problem.objective, "UCBH", Episodic).horizon
         q = first_table(problem, horizon * jnp.asarray(self.max_reward, float), "UCBH")
         return OptimisticTable(q, jnp.zeros(q.shape), jnp.zeros((), jnp.int32))
 
@@ -122,9 +122,9 @@ class UCBH(eqx.Module):
         """The table after one transition; unchanged where `weight` is 0 (another weight counts as one).
 
         Raises:
-            ValueError: an objective other than `Episodic`.
+            ValueError, TypeError: an objective other than `Episodic`.
         """
-        horizon, counted = require_episodic(problem.objective, "UCBH").horizon, jnp.asarray(weight) != 0
+        horizon, counted = require_objective(problem.objective, "UCBH", Episodic).horizon, jnp.asarray(weight) != 0
         pair, next_row, ended, _ = place_of(problem, transition)
         # V is clipped at its largest possible value; Q itself is not (algorithm 1).
         next_value = jnp.minimum(horizon * self.max_reward, jnp.max(state.q[next_row]))
@@ -251,7 +251,7 @@ class RandQL(eqx.Module):
         Raises:
             ValueError: an objective other than `Episodic`.
         """
-        horizon = require_episodic(problem.objective, "RandQL").horizon
+        horizon = require_objective(problem.objective, "RandQL", Episodic).horizon
         acting = first_table(problem, self._ceiling(horizon, jnp.arange(horizon)[:, None, None]), "RandQL")
         temporary = jnp.broadcast_to(acting[..., None], (*acting.shape, self.num_tables))
         # The seed of all updates: two words of random bits.
@@ -275,9 +275,9 @@ class RandQL(eqx.Module):
         """The ensemble after one transition; unchanged where `weight` is 0 (another weight counts as one).
 
         Raises:
-            ValueError: an objective other than `Episodic`.
+            ValueError, TypeError: an objective other than `Episodic`.
         """
-        horizon, counted = require_episodic(problem.objective, "RandQL").horizon, jnp.asarray(weight) != 0
+        horizon, counted = require_objective(problem.objective, "RandQL", Episodic).horizon, jnp.asarray(weight) != 0
         pair, next_row, ended, _ = place_of(problem, transition)
         # Sampled-RandQL: every table bootstraps from its own values [J]; RandQL: all from the acting values.
         next_value = jnp.max(state.temporary[next_row], 0) if self.sampled else jnp.max(state.acting[next_row])

@@ -17,6 +17,7 @@ from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
 from bayes_mdp.mdp import MDP, CanMean, Discounted, Episodic, Problem, SparseMDP, Transitions
 from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.planning.policy_arrays import action_values
 from bayes_mdp.planning.solution import PolicyEvaluation, where_legal
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT
@@ -191,14 +192,10 @@ class SoftQMean(eqx.Module):
             ValueError: another objective.
         """
         del key
-        if isinstance(problem.objective, Episodic):
+        if isinstance(require_objective(problem.objective, "SoftQMean", Discounted, Episodic), Episodic):
             return None
-        if not isinstance(problem.objective, Discounted):
-            kind = type(problem.objective).__name__
-            raise ValueError(f"objective is {kind}, expected Discounted or Episodic for SoftQMean")
-        q, legal = jnp.zeros(problem.space.shape), problem.space.legal
         # -inf where illegal: its softmax weight is zero.
-        return where_legal(q, legal)
+        return where_legal(jnp.zeros(problem.space.shape), problem.space.legal)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Float[Array, "S A"] | None, belief: CanMean

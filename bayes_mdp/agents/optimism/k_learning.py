@@ -26,8 +26,8 @@ from bayes_mdp.agents.optimism.k_model import (
     least_temperature,
     soften,
 )
-from bayes_mdp.mdp import CanMean, Problem
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp import CanMean, Episodic, Problem
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import where_legal
@@ -586,7 +586,7 @@ class KLearning(eqx.Module):
                 "optimal", no initial distribution.
         """
         del key
-        require_episodic(problem.objective, "KLearning")
+        require_objective(problem.objective, "KLearning", Episodic)
         if isinstance(self.temperature, TemperatureRule):
             require_choice(problem.space.n_actions)
             # The optimal temperature weighs the first states: it has to know where episodes begin.
@@ -614,7 +614,7 @@ class KLearning(eqx.Module):
             TypeError: an ability is missing. ValueError: as `init`.
         """
         del key
-        number, horizon = state.num_plans + 1, require_episodic(problem.objective, "KLearning").horizon
+        number, horizon = state.num_plans + 1, require_objective(problem.objective, "KLearning", Episodic).horizon
         model = k_operator(belief, self._rule, horizon=horizon, who="KLearning")
         tau, k = self._choose(model, problem, state.temperature, number)
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)

@@ -24,7 +24,7 @@ from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Episodic, HasVariances, Objective, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.mdp.protocols import CanSampleNext
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
@@ -236,7 +236,7 @@ class DrawsForEpisodes(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        require_episodic(problem.objective, type(self).__name__)
+        require_objective(problem.objective, type(self).__name__, Episodic)
 
     def check_belief(self, belief: object) -> None:
         """Refuse a belief without mean, variances or `sample_next`: mixtures and draws.

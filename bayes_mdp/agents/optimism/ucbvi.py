@@ -23,9 +23,9 @@ from bayes_mdp.agents.common.mean_model import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.mdp import CanCount, CanMean, Problem
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
     check_inside,
@@ -216,7 +216,7 @@ class UCBVI(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        horizon = require_episodic(problem.objective, "UCBVI").horizon
+        horizon = require_objective(problem.objective, "UCBVI", Episodic).horizon
         shape = (horizon, *problem.space.shape[-2:])
         return UCBVIState(jnp.full(shape, horizon * self.max_reward, float), jnp.zeros((), jnp.int32))
 

@@ -14,9 +14,18 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.agents.common.mean_model import CountedBelief
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
-from bayes_mdp.mdp import AverageReward, CanCount, CanMean, Episodic, FirstExit, HasVariances, Objective, Problem
+from bayes_mdp.mdp import (
+    AverageReward,
+    CanCount,
+    CanMean,
+    Discounted,
+    Episodic,
+    HasVariances,
+    Objective,
+    Problem,
+)
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.planning.extended_mdp import Box, ExtendedMDP, L1Ball, outcome_probs, solve_extended
 from bayes_mdp.planning.solution import Solution, no_plan
 from bayes_mdp.utils.typing import AnyArray, Scalar
@@ -200,8 +209,7 @@ class UCRL2(eqx.Module):
             ValueError: `FirstExit`, or ends under `AverageReward`.
         """
         del key
-        if isinstance(problem.objective, FirstExit):
-            raise ValueError("objective is FirstExit, expected AverageReward, Discounted or Episodic for UCRL2")
+        require_objective(problem.objective, "UCRL2", AverageReward, Discounted, Episodic)
         if isinstance(problem.objective, AverageReward) and problem.space.ends:
             raise ValueError("space.ends is True, expected False for UCRL2 under AverageReward")
         return no_plan(problem)
@@ -370,7 +378,7 @@ class UCFH(eqx.Module):
             ValueError: an objective other than `Episodic`.
         """
         del key
-        require_episodic(problem.objective, "UCFH")
+        require_objective(problem.objective, "UCFH", Episodic)
 
     def plan(self, key: PRNGKeyArray, problem: Problem, state: None, belief: CountedBelief) -> tuple[Greedy, None]:
         """Greedy for the optimistic plan; its q is the optimistic value. No random number is used.
@@ -379,7 +387,7 @@ class UCFH(eqx.Module):
             TypeError, ValueError: as `component_confidence_set`.
         """
         del key, state
-        objective = require_episodic(problem.objective, "UCFH")
+        objective = require_objective(problem.objective, "UCFH", Episodic)
         plausible = component_confidence_set(
             belief,
             objective,

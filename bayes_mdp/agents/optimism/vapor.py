@@ -40,9 +40,9 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.common.variance_equation import require_variances
 from bayes_mdp.agents.optimism.k_model import Bonus, k_model
-from bayes_mdp.mdp import CanCount, CanMean, HasVariances, Problem
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
-from bayes_mdp.mdp.objectives import require_episodic
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
@@ -416,7 +416,7 @@ class VAPOR(eqx.Module):
             ValueError: an objective other than `Episodic`; no initial distribution.
         """
         del key
-        space, horizon = problem.space, require_episodic(problem.objective, "VAPOR").horizon
+        space, horizon = problem.space, require_objective(problem.objective, "VAPOR", Episodic).horizon
         if problem.initial is None:
             raise ValueError("initial is None, expected a distribution over the first state for VAPOR")
         pairs = jnp.ones(space.shape[-2:]) if space.legal is None else jnp.asarray(space.legal, float)
@@ -451,7 +451,7 @@ class VAPOR(eqx.Module):
             bonus=self.bonus,
             span=self.span,
             noise=self.noise,
-            horizon=require_episodic(problem.objective, "VAPOR").horizon,
+            horizon=require_objective(problem.objective, "VAPOR", Episodic).horizon,
         )
         # A warm start from the last policy; the solver stops at a proven gap, or after so many passes.
         plan = solve_vapor(
