@@ -172,9 +172,9 @@ def make_cells(
         for kind, parts in listed.items()
     }
     # Every variant is made once: what is wrong is refused before the first cell is run.
-    learners = {agent: isinstance(_build_agent(agent), Learner) for agent in made["agents"]}
+    learners = {agent: isinstance(_build(agent), Learner) for agent in made["agents"]}
     for variant in (*made["envs"], *made["priors"]):
-        _check_value(variant)
+        _build(variant)
     cells = [
         Cell(agent, env, prior, block)
         for agent in made["agents"]
@@ -296,20 +296,16 @@ def _check_arguments(where: str, factory: Callable[..., Any], arguments: Mapping
         check_name(f"an argument of {where}", name, list(parameters))
 
 
-def _build_agent(variant: Variant) -> Agent:
-    agent = variant.build()
-    check_agent(agent, f"agents.{variant.name}")
-    return agent
-
-
-def _check_value(variant: Variant) -> None:
-    built = variant.build()
-    label = f"{variant.kind}.{variant.name}"
-    if variant.kind == "envs":
-        if not isinstance(built, (Environment, SimulatedEnvironment)):
-            raise TypeError(f"{label} is {described(built)}, expected an Environment or a SimulatedEnvironment")
+def _build(variant: Variant) -> Any:
+    """What it describes, refused where that is no agent, environment or prior."""
+    built, label = variant.build(), f"{variant.kind}.{variant.name}"
+    if variant.kind == "agents":
+        check_agent(built, label)
+    elif variant.kind == "envs":
+        check_type(label, built, (Environment, SimulatedEnvironment), "an Environment or a SimulatedEnvironment")
     elif not callable(built) and not isinstance(built, CanUpdate):
         raise TypeError(f"{label} is {described(built)}, expected a NumPyro program or a posterior that can update")
+    return built
 
 
 _OBJECTIVES: dict[str, Callable[[Any], Objective]] = {

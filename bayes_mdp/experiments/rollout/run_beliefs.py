@@ -144,11 +144,11 @@ def split_constants(belief: BeliefTree, transitions: Transitions) -> tuple[Belie
     change = _leaves_changed_by(belief, "update", transitions, jnp.ones(()))
     # Of a refit on the host there is no program to trace: it is made once, and the leaves are compared.
     if isinstance(belief, CanRefit):
-        refitted = (
-            _leaves_of_refit(belief)
-            if refits_on_host(belief)
-            else _leaves_changed_by(belief, "refit", jax.random.key(0))
-        )
+        if refits_on_host(belief):
+            leaves = zip(jax.tree.leaves(belief.refit(jax.random.key(0))), jax.tree.leaves(belief), strict=True)
+            refitted = [new is not old for new, old in leaves]  # a leaf that is the same object was handed on
+        else:
+            refitted = _leaves_changed_by(belief, "refit", jax.random.key(0))
         change = [by_update or by_refit for by_update, by_refit in zip(change, refitted, strict=True)]
     return eqx.partition(belief, jax.tree.unflatten(jax.tree.structure(belief), change))
 
@@ -173,13 +173,6 @@ def _leaves_changed_by(belief: BeliefTree, method: str, *arguments: PyTree) -> l
 def refits_on_host(belief: object) -> bool:
     """Whether a refit of the belief is no program of JAX."""
     return isinstance(belief, CanRefitOnHost) and belief.refits_on_host
-
-
-def _leaves_of_refit(belief: CanRefit) -> list[bool]:
-    """Which leaves a refit on the host changes; it is made once."""
-    # A leaf that is the same object was handed on.
-    refitted = belief.refit(jax.random.key(0))
-    return [new is not old for new, old in zip(jax.tree.leaves(refitted), jax.tree.leaves(belief), strict=True)]
 
 
 class Refits:

@@ -7,7 +7,7 @@ block of transitions. The random numbers of the environment depend on the seed a
 agents are compared under the same random numbers, and a run that is resumed goes on with the same ones.
 
 What an agent answers is checked while the program is traced, when shapes, dtypes and structures are known
-(`make_plan`, `take_action`, `check_state`): a check costs nothing when the program runs.
+(`make_plan`, `take_action`, `_one_by_one`): a check costs nothing when the program runs.
 """
 
 import math
@@ -546,7 +546,9 @@ def _one_by_one(
     weight: RealLike,
 ) -> AgentState:
     def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
-        return check_state(name, state, observe(state, *x)), None
+        after = observe(state, *x)
+        require_alike(name, state, after, "the state it was given")
+        return after, None
 
     if jnp.ndim(data.state) == 0:
         return see(state, (data, jnp.asarray(weight)))[0]
@@ -592,12 +594,6 @@ def make_plan(
 def _describe_value(value: object) -> str:
     """A value in a message: a traced array is an array."""
     return "an array" if isinstance(value, jax.Array) else described(value)
-
-
-def check_state(who: str, before: AgentState, after: AgentState) -> AgentState:
-    """The state `after` a transition, checked to be like the one before; `who` made it. Raises as `make_plan`."""
-    require_alike(who, before, after, "the state it was given")
-    return after
 
 
 def take_action(policy: Policy, key: PRNGKeyArray, state: IntScalar, step: IntScalar) -> Int[Array, ""]:

@@ -121,7 +121,7 @@ class ListedEnvironment(NamedTuple):
     Args:
         outcome: Int[S A K], S is the end.
         threshold: Float[S A T].
-        first_state: Int[K0]. first_threshold: Float[T0].
+        first_state: Int[K0]. first_threshold: Float[1 1 T0], as of the one pair that leads to it.
         reward: Float[S A K], of every outcome.
         drawn: Int[S A K], the row of `weight` and `value` from which the reward is drawn; -1: it is `reward`.
         weight: Float[M E], cumulative weights of the possible rewards. value: Float[M E], these rewards.
@@ -145,16 +145,15 @@ def list_environment(sim: Simulator) -> ListedEnvironment:
     else:
         assert isinstance(law, (NormalReward, RewardTable))
         table = np.asarray(law.mean)
-        # By pair, or by pair and outcome.
-        reward = np.take_along_axis(table, outcome, -1) if law.by_outcome else _for_each(table, outcome)
+        if law.by_outcome:
+            reward = np.take_along_axis(table, outcome, -1)
+        else:
+            reward = np.broadcast_to(table[..., None], outcome.shape)
         none = np.zeros((0, 1), reward.dtype)
         drawn = [np.full(outcome.shape, -1, np.int32), none, none]
-    tables = (outcome, sim.threshold, sim.first_state, sim.first_threshold, reward, *drawn)
+    first_threshold = np.asarray(sim.first_threshold)[None, None]
+    tables = (outcome, sim.threshold, sim.first_state, first_threshold, reward, *drawn)
     return ListedEnvironment(*(np.ascontiguousarray(x) for x in tables))
-
-
-def _for_each(table: np.ndarray, outcome: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(table[..., None], outcome.shape)
 
 
 def _list_rewards(law: ListedReward, outcome: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

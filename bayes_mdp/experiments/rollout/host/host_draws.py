@@ -104,17 +104,6 @@ def search(u: RealScalar, threshold: np.ndarray, state: int, action: int) -> int
 
 
 @compile_loop
-def search_first(u: RealScalar, threshold: np.ndarray) -> int:
-    """The same of the thresholds of the first state."""
-    half, position = (threshold.size + 1) // 2, 0
-    while half:
-        if u >= threshold[position + half - 1]:
-            position += half
-        half //= 2
-    return position
-
-
-@compile_loop
 def first_of_largest(q: np.ndarray, first: int, n_actions: int) -> int:
     """The first action of largest value, of those from place `first` of `q` on."""
     best, top = 0, q[first]

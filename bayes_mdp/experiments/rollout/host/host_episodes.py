@@ -23,7 +23,6 @@ from bayes_mdp.experiments.rollout.host.host_draws import (
     first_of_largest,
     fold_in,
     search,
-    search_first,
     uniform32,
 )
 from bayes_mdp.experiments.rollout.sweep_loop import (
@@ -237,7 +236,7 @@ def play_seeds(  # noqa: PLR0912, PLR0915 - one loop, told from top to bottom
                         seeds.log[i, row, measure] += sums[measure]
                         sums[measure] = nothing
                     seeds.episode[i] += 1
-                    state = env.first_state[search_first(for_outcome, env.first_threshold)]
+                    state = env.first_state[search(for_outcome, env.first_threshold, 0, 0)]
                     phase = FINISHED if seeds.episode[i] == sizes.num_episodes else FORWARD
                     last, next_q = True, nothing
                 else:

@@ -34,7 +34,6 @@ from bayes_mdp.experiments.rollout.host.host_draws import (
     draw_reward,
     fold_in,
     search,
-    search_first,
     uniform,
 )
 from bayes_mdp.experiments.rollout.time_loop import Carry, Layout, RunContext
@@ -399,7 +398,7 @@ def play_steps(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one loop, told fro
                     place += TOGETHER
             # 4. The next state; after an end a first one.
             if ended:
-                y = env.first_state[search_first(kind(uniform(fold_in(reset_key, time + 1), size)), first_threshold)]
+                y = env.first_state[search(kind(uniform(fold_in(reset_key, time + 1), size)), first_threshold, 0, 0)]
             s = y
         recorded.state[i], counts.time[i] = s, clock
         counts.lost[i] += lost
