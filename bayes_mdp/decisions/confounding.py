@@ -22,8 +22,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-import scipy.sparse
-import scipy.sparse.linalg
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from scipy.optimize import brentq
 
@@ -34,7 +32,7 @@ from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.hypothesis import check_mdp
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.planning.extended_mdp import least_rows
+from bayes_mdp.planning.extended_mdp import least_rows, solve_listed
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealScalar
 from bayes_mdp.utils.validation import (
     as_real,
@@ -48,8 +46,6 @@ from bayes_mdp.utils.validation import (
     check_type,
 )
 
-DENSE_STATES = 256
-"""Up to so many states a chain is solved as a dense system."""
 ROUNDS = 1000
 """Of rows that suit the value and values of these rows; a few are enough."""
 SETTLED = 1e-12
@@ -418,15 +414,7 @@ def _value_of(case: _Case, probs: Float[np.ndarray, "Q O"], discount: float) -> 
     reward = rows.sums((weights * rows.paid).sum(-1))
     if rows.in_order:
         return np.linalg.solve(np.eye(size) - discount * rows.sums(weights)[:, :size], reward)
-    # The end keeps no column: value zero.
-    keep = rows.after < size
-    entries = np.broadcast_to(rows.state[:, None], probs.shape)[keep], rows.after[keep]
-    chain = scipy.sparse.csr_array((discount * weights[keep], entries), shape=(size, size))
-    if size <= DENSE_STATES:
-        # A few hundred states: LAPACK is faster than building a sparse factor.
-        return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
-    system: Any = scipy.sparse.eye_array(size, format="csr") - chain
-    return np.asarray(scipy.sparse.linalg.spsolve(system.tocsc(), reward))
+    return solve_listed(rows.state, rows.after, discount * weights, reward)
 
 
 def _read_log_policy(logged: ArrayLike, pairs: tuple[int, ...]) -> Float[np.ndarray, "S A"]:

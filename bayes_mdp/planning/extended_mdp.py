@@ -15,6 +15,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -39,6 +41,8 @@ Carry = tuple[
 """Sweeps, next values, values, their q, the bounds that it proves, whether they are near enough."""
 
 _CAP = 10_000
+DENSE_STATES = 256
+"""Up to so many states a chain is solved as a dense system."""
 _LAZINESS = 0.5  # as in `average`: known rows may form a cycle, on which plain value iteration never settles
 Pairs = Float[Array, "S A"]
 
@@ -379,6 +383,31 @@ def _iterate(
     going = lambda carry: ~carry[-1] & (carry[0] < _CAP)  # noqa: E731
     count, _, values, q, proven, done = jax.lax.while_loop(going, body, none)
     return values, q, proven, count, done
+
+
+def solve_listed(
+    state: Int[np.ndarray, " Q"],
+    successor: Int[np.ndarray, "Q K"],
+    weight: Float[np.ndarray, "Q K"],
+    reward: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, " S"]:
+    """v with v(s) = reward(s) + sum over the rows q of s and k of weight(q, k) v(successor(q, k)). NumPy, host-side.
+
+    Args:
+        state: of each row.
+        successor: states; S: the end, whose value is zero.
+        weight: zero or greater.
+        reward: of each state.
+    """
+    size = len(reward)
+    inside = successor < size
+    source = np.broadcast_to(state[:, None], successor.shape)[inside]
+    chain = scipy.sparse.csr_matrix((weight[inside], (source, successor[inside])), (size, size))
+    # A few hundred states: LAPACK is faster than building a sparse factor.
+    if size <= DENSE_STATES:
+        return np.linalg.solve(np.eye(size) - chain.toarray(), reward)
+    system = scipy.sparse.identity(size, format="csc") - chain
+    return scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system)).solve(reward)
 
 
 def least_rows(

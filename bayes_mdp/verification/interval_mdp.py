@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, StateActionSpace
 from bayes_mdp.mdp.space import check_space
-from bayes_mdp.planning.extended_mdp import least_rows
+from bayes_mdp.planning.extended_mdp import least_rows, solve_listed
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount
@@ -493,7 +491,6 @@ class _Sweep(NamedTuple):
 
 
 _MOST_STEPS = 10_000
-_DENSE = 300  # states up to which a dense system is solved
 
 
 @dataclass(frozen=True, eq=False)
@@ -590,17 +587,8 @@ class _Problem:
 
     def _chain_values(self, probs: Float[np.ndarray, "S K"]) -> Float[np.ndarray, " S"]:
         """The values of one choice a state under these rows: one linear system."""
-        size = len(self.fixed)
         probs = np.where(self.fixed[:, None], 0.0, probs)
-        paid = np.where(self.fixed, self.ended, self.paid)
-        if size <= _DENSE:
-            system = np.eye(size)
-            np.subtract.at(system, (np.arange(size)[:, None], self.successor), probs)
-            return np.linalg.solve(system, paid)
-        source = np.repeat(np.arange(size), probs.shape[1])
-        chain = scipy.sparse.csc_matrix((probs.ravel(), (source, self.successor.ravel())), (size, size))
-        system = scipy.sparse.identity(size, format="csc") - chain
-        return scipy.sparse.linalg.splu(scipy.sparse.csc_matrix(system)).solve(paid)
+        return solve_listed(np.arange(len(probs)), self.successor, probs, np.where(self.fixed, self.ended, self.paid))
 
     def bound(self, values: Float[np.ndarray, " S"], maximise: bool, most: bool) -> Float[np.ndarray, " S"]:
         """A proven bound on |v - v*|.

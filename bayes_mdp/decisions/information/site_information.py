@@ -34,7 +34,7 @@ from bayes_mdp.decisions.information.learning_problem import PER_DECISION, Infor
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_unit
 from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws, only_value
-from bayes_mdp.decisions.strategies.decision_model import DecisionModel
+from bayes_mdp.decisions.strategies.decision_model import DecisionModel, check_known
 from bayes_mdp.decisions.strategies.site_law import CONJUGATE_DATA, StudiedSite
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
@@ -52,7 +52,6 @@ from bayes_mdp.utils.validation import (
     check_number,
     check_type,
     described,
-    did_you_mean,
     require,
 )
 
@@ -172,12 +171,7 @@ def evppi(
         draws = belief.sample(key, belief.at_most(REGRESSION_DRAWS if num_draws is None else num_draws))
     else:
         draws = as_draws(belief)
-        for name in names:
-            if name not in draws.sites:
-                hint = did_you_mean(name, draws.sites)
-                raise ValueError(
-                    f"sites has {name!r}, expected sites of the draws{hint or ': ' + ', '.join(draws.sites)}"
-                )
+        check_known("sites", names, draws.sites, "sites of the draws")
     # Regression (Strong, Oakley and Brennan 2014): E[NB | sites] as a function of the sites, fitted to the draws.
     benefit = draws.net_benefit(wtp)
     best = draws.strategies[int(np.argmax(benefit.mean(0)))]

@@ -7,7 +7,7 @@ data flow of the traced program (`model_trace`).
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -218,12 +218,7 @@ class DecisionModel:
         Raises:
             ValueError: the first that is none, with the nearest.
         """
-        for name in names:
-            if name not in self.sites:
-                hint = did_you_mean(name, self.sites)
-                raise ValueError(
-                    f"{argument} has {name!r}, expected sites of the program{hint or _list_names(self.sites)}"
-                )
+        check_known(argument, names, self.sites, "sites of the program")
 
     def select(self, strategies: Iterable[str]) -> "DecisionModel":
         """The same belief with some of the strategies, in the given order.
@@ -239,12 +234,7 @@ class DecisionModel:
         check_names("strategies", names)
         if not names:
             raise ValueError("strategies is empty, expected at least one")
-        for name in names:
-            if name not in self.strategies:
-                hint = did_you_mean(name, self.strategies)
-                raise ValueError(
-                    f"strategies has {name!r}, expected those of the program{hint or _list_names(self.strategies)}"
-                )
+        check_known("strategies", names, self.strategies, "those of the program")
         return replace(self, trace=self.trace.restrict([self.strategies.index(name) for name in names]))
 
     def degrees(self, weights: Float[np.ndarray, " outcomes"]) -> dict[str, int]:
@@ -392,5 +382,19 @@ def _by_nuts(
     return {name: by_chain[name].reshape(-1, *by_chain[name].shape[2:]) for name in names}
 
 
-def _list_names(names: Iterable[str]) -> str:
-    return f": {', '.join(map(repr, names))}"
+def check_known(argument: str, names: Iterable[str], known: Collection[str], expected: str) -> None:
+    """All names are known ones.
+
+    Args:
+        argument: what the message calls them.
+        names: to be looked up.
+        known: those that there are.
+        expected: what these are, in words.
+
+    Raises:
+        ValueError: the first that is none, with the nearest.
+    """
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f": {', '.join(map(repr, known))}"
+            raise ValueError(f"{argument} has {name!r}, expected {expected}{hint}")
