@@ -299,8 +299,8 @@ class DirichletRows(Module):
         key_rows, key_share = jax.random.split(key)
         drawn, site_total = self.sample_expectation(key_rows, values), self._site_total()
         # The share of the extra outcome is Beta(count, own), here sigmoid(log gamma - log gamma), safe for tiny counts.
-        concentrations = jnp.stack([jnp.broadcast_to(count, site_total.shape).astype(site_total.dtype), site_total])
-        extra, site_total = loggamma(key_share, concentrations.astype(drawn.dtype))
+        concentrations = [jnp.broadcast_to(jnp.asarray(x, drawn.dtype), site_total.shape) for x in (count, site_total)]
+        extra, site_total = loggamma(key_share, jnp.stack(concentrations))
         share = jnp.where(self._unknown_sites(), jax.nn.sigmoid(extra - site_total), 0.0)
         return drawn + share.reshape(drawn.shape) * (value - drawn)
 
