@@ -57,10 +57,14 @@ def on_return(stub: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not _takes_result(stub):
         return stub
-    # A stand-in is in no class: beartype refuses `Self` there.
-    stub.__annotations__ = {name: Any if _names_self(hint) else hint for name, hint in stub.__annotations__.items()}
+    # A stand-in is in no class: beartype refuses `Self` there. (Code that names the attribute itself has no identity.)
+    hints = inspect.get_annotations(stub)
+    setattr(stub, _ANNOTATIONS, {name: Any if _names_self(hint) else hint for name, hint in hints.items()})
     checked = _checker(stub)
     return _unless_module(checked) if stub.__name__ == "__init__" else checked
+
+
+_ANNOTATIONS = "__annotations__"
 
 
 def _takes_result(stub: Callable[..., Any]) -> bool:
