@@ -30,11 +30,14 @@ from bayes_mdp.decisions.host_values import (
     occupancy,
     solve,
 )
-from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero, pairs_of_mdp
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.objectives import step_discount
+from bayes_mdp.mdp.protocols import CanMean, HasVariances
+from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve as plan
 from bayes_mdp.planning.solution import Solution
+from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
 
 
@@ -589,6 +592,31 @@ def _backward_induction(rows: PairRows, drawn: Drawn, objective: Episodic) -> Op
         sizes.append(np.abs(now).max(-1))
     n_actions = int(np.bincount(rows.state).max())
     return Optima(Values(later, recursion_error(rows, sizes, largest, objective, n_actions)), q, chosen)
+
+
+def first_order_variance(
+    posterior: CanMean, policy: Float[np.ndarray, "S A"], objective: Discounted | FirstExit, start: ArrayLike
+) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S A"]]:
+    """Values of a policy in the mean MDP, and what each pair adds to the variance of its value from the start.
+
+    To first order in the rows, which are independent: time^2 times the variance of what the row leads to. It costs no
+    draws; what it leaves out are terms of second order, of the size of the variances times the time in a loop.
+
+    Args:
+        posterior: with variances, and independent rows.
+        policy: action probabilities.
+        objective, start: of the value.
+    """
+    with jax.enable_x64(True):
+        believed = to_float64(posterior)
+        assert isinstance(believed, HasVariances)
+        rows, drawn = pairs_of_mdp(believed.mean_mdp())
+        values = policy_mean(policy, action_values(rows, drawn, policy, objective))
+        # Var over rows of p . v, for the values of the mean MDP.
+        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
+    time = pair_time(rows, drawn, policy, objective, np.asarray(start, np.float64))
+    # Rows are independent: variances add, each by the square of its time.
+    return values, np.where(time > 0, time**2 * spread, 0.0)
 
 
 @eqx.filter_jit

@@ -246,7 +246,6 @@ def _most(
 PRIOR_SHARE = 0.1
 """Above this prior share a comparison calls itself undecided."""
 
-WEAKEST = 5
 _ROUNDING = 1e-6
 _OPTIMAL = 1e-9  # share of the largest value by which an action must be better
 
@@ -443,11 +442,7 @@ def _basis(pairs: _Pairs, time: Float[np.ndarray, "*steps S A"], own: bool) -> V
         borrowed_share = None if pairs.borrowed is None else float(np.sum(time * np.nan_to_num(pairs.borrowed)))
         # The share is a mean over the policy's time: pairs count by how long it stays there.
         part = time * np.where(unknown, share, 0.0)
-        order = np.argsort(-part, axis=None, kind="stable")[:WEAKEST]
-        largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
-        weakest = tuple(
-            (tuple(axis[i] for axis, i in zip(names, index, strict=True)), float(part[index])) for index in largest
-        )
+        weakest = _most(part, names)
         # One unknown weight among the pairs in use leaves the split unknown.
         known = weight is not None and not np.isnan(weight.transitions[part > 0]).any()
         informative = float(part[~weight.is_empty].sum()) if weight is not None and known else None

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
@@ -33,7 +32,7 @@ from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choi
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import ChooseOptions, PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
-from bayes_mdp.decisions.host_optima import action_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_optima import action_values, first_order_variance, pair_time
 from bayes_mdp.decisions.policy_comparison import PolicyComparison, comparison_of, read_names
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
@@ -70,11 +69,10 @@ from bayes_mdp.mdp.labels import (
     policy_of,
     step_p_value,
 )
-from bayes_mdp.mdp.objectives import check_objective, step_discount
+from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
@@ -810,17 +808,8 @@ def variance_shares(
         return None
     if not isinstance(posterior, HasVariances) or not posterior.independent_rows:
         return None
-    first = np.asarray(start, np.float64)
-    with jax.enable_x64(True):
-        believed = to_float64(posterior)
-        mdp = believed.mean_mdp()
-        probs = read_action_probs("chosen", chosen, mdp, objective)
-        rows, drawn = pairs_of_mdp(mdp)
-        values = policy_mean(probs, action_values(rows, drawn, probs, objective))
-        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
-    time = pair_time(rows, drawn, probs, objective, first)
-    # First order: squares of the times, as rows are independent.
-    part = np.where(time > 0, time**2 * spread, 0.0)
+    probs = read_action_probs("chosen", chosen, Sizes.of(posterior.space), objective)
+    _, part = first_order_variance(posterior, probs, objective, start)
     if not np.isfinite(part).all() or part.sum() <= 0:
         return None
     # The largest parts first.

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 from scipy.special import ndtr
 
-from bayes_mdp.decisions.host_optima import action_values, episodic_values, pair_time, policy_mean
+from bayes_mdp.decisions.host_optima import episodic_values, first_order_variance
 from bayes_mdp.decisions.host_values import PolicyPairs, proven
 from bayes_mdp.decisions.policy_evaluation import policy_value
 from bayes_mdp.inference.conjugate.conjugate_posterior import row_concentrations
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws, pairs_of_mdp
+from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws
 from bayes_mdp.mdp import (
     MDP,
     Discounted,
@@ -35,11 +34,8 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.data.log_split import NO_END, NO_EPISODES, returns_of
 from bayes_mdp.mdp.labels import policy_of
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import Posterior
-from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.random.host_generator import host_generator
-from bayes_mdp.utils.typing import AnyArray
 
 DRAWS = 100
 LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
@@ -481,34 +477,8 @@ def return_check(
     # First order needs the variance of every row, and rows without covariance.
     linear = isinstance(posterior, HasVariances) and posterior.independent_rows
     if large and linear and isinstance(objective, Discounted | FirstExit):
-        mean, sd = first_order(posterior, policy, objective, start)
+        values, variance = first_order_variance(posterior, policy, objective, start)
+        mean, sd = float(values @ np.asarray(start, np.float64)), float(np.sqrt(variance.sum()))
         return ReturnCheck(float(returns.mean()), float(error), mean, sd)
     value = policy_value(key, posterior, policy, objective, initial=start, num_draws=DRAWS)
     return ReturnCheck(float(returns.mean()), float(error), value.mean, value.sd)
-
-
-def first_order(
-    posterior: Posterior, policy: Float[np.ndarray, "S A"], objective: Discounted | FirstExit, start: AnyArray
-) -> tuple[float, float]:
-    """Mean and standard deviation of a policy's value, to first order in the rows, which are independent.
-
-    The value in the mean MDP, and the sum over pairs of time^2 times the variance of what the row leads to. It costs no
-    draws; what it leaves out are terms of second order, of the size of the variances times the time in a loop.
-
-    Args:
-        posterior: with variances.
-        policy: action probabilities.
-        objective, start: of the value.
-    """
-    with jax.enable_x64(True):
-        believed = to_float64(posterior)
-        assert isinstance(believed, HasVariances)
-        mdp = believed.mean_mdp()
-        rows, drawn = pairs_of_mdp(mdp)
-        values = policy_mean(policy, action_values(rows, drawn, policy, objective))
-        # Var over rows of p . v, for the values of the mean MDP.
-        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
-    first = np.asarray(start, np.float64)
-    time = pair_time(rows, drawn, policy, objective, first)
-    # Rows are independent: variances add, each by the square of its time.
-    return float(values @ first), float(np.sqrt(np.where(time > 0, time**2 * spread, 0.0).sum()))

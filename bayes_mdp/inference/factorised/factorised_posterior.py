@@ -35,7 +35,7 @@ from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampl
 from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, MOST_NUMBERS, Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
-from bayes_mdp.inference.sampled.algorithms import Drawn
+from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
@@ -385,13 +385,7 @@ class FactorisedPosterior(ConjugatePosterior):
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none found. Host side."""
         problems = Drawn(self.rewards.sites, self.mcmc, None).problems(self.derived_tables())
-        size = float(self.effective_sample_size())
-        if not size >= 2.0 and self.num_draws > 1:
-            problems.append(
-                f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
-                "the posterior away from the draws; call refit(key)"
-            )
-        return problems
+        return problems + few_draws_left(float(self.effective_sample_size()), self.num_draws)
 
     def method_lines(self) -> dict[str, str]:
         """How it was inferred, and how many draws carry the weight, for `describe`."""

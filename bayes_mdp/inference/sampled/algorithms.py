@@ -57,6 +57,22 @@ class Drawn(eqx.Module):
         return _optimiser(self.losses) + _degenerate(self.sites)
 
 
+def few_draws_left(effective: float, num_draws: int) -> list[str]:
+    """A sentence, where new data have left the weights worth fewer than two draws; else none.
+
+    Args:
+        effective: sample size of the weights.
+        num_draws: that they are of.
+    """
+    # Below two effective draws the weights describe one point.
+    if effective >= 2.0 or num_draws <= 1:
+        return []
+    return [
+        f"the weights have an effective sample size of {effective:.3g} of {num_draws} draws: new data moved the "
+        "posterior away from the draws; call refit(key)"
+    ]
+
+
 def _optimiser(losses: Float[AnyArray, " K"] | None) -> list[str]:
     if losses is None:
         return []

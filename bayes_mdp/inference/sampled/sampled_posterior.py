@@ -17,7 +17,7 @@ from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, s
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
-from bayes_mdp.inference.sampled.algorithms import Drawn
+from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
 from bayes_mdp.inference.sampled.conditioned_program import (
     DataStatistics,
     RewardRows,
@@ -495,13 +495,7 @@ class SampledPosterior(WeightedSamples, Fitted):
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""
         sentences = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
-        # Below two effective draws the weights describe one point.
-        size = float(self.effective_sample_size())
-        if not size >= 2.0 and self.num_draws > 1:
-            sentences.append(
-                f"the weights have an effective sample size of {size:.3g} of {self.num_draws} draws: new data moved "
-                "the posterior away from the draws; call refit(key)"
-            )
+        sentences += few_draws_left(float(self.effective_sample_size()), self.num_draws)
         if isinstance(self.data_statistics, Rows) and int(self.data_statistics.used) > self.data_statistics.capacity:
             sentences.append(self._overflow())
         return sentences
