@@ -28,7 +28,7 @@ from bayes_mdp.decisions.choosing.budgets import (
     read_budgets,
     spending_of,
 )
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, check_choice, choice_spread, choose_first
 from bayes_mdp.decisions.choosing.criteria import Criterion, Improvement, read_criterion
 from bayes_mdp.decisions.choosing.policy_set import ChooseOptions, PolicyLimits, PolicySet, best_in, policy_set
 from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
@@ -516,20 +516,16 @@ def _rule(problem: Problem) -> Rule:
 
 def _choose(key: PRNGKeyArray, posterior: Fitted, problem: Problem) -> PolicyChoice:
     """The choice; where it is the baseline, that of the best policy which is likelier no worse than worse."""
-
-    def chosen(confidence: float) -> PolicyChoice:
-        return choose(
-            key,
-            posterior,
-            problem.objective,
-            problem.criterion,
-            baseline=problem.baseline,
-            initial=problem.initial,
-            options=ChooseOptions(problem.limits, problem.slack, problem.num_draws, confidence),
-        )
-
-    choice = chosen(problem.confidence)
-    return chosen(LIKELIER) if choice.found_nothing else choice
+    return choose_first(
+        key,
+        posterior,
+        problem.objective,
+        problem.criterion,
+        problem.baseline,
+        problem.initial,
+        ChooseOptions(problem.limits, problem.slack, problem.num_draws),
+        (problem.confidence, LIKELIER),
+    )
 
 
 def _start(problem: Problem) -> Float[np.ndarray, " S"]:

@@ -12,7 +12,7 @@ draws. The variance of this difference is added to that of the gain. How often s
 (docs/measured/decisions.md), not proven.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -240,18 +240,39 @@ def choose(
         >>> choice.policy.tolist()
         [[1]]
     """
+    if type(options) is not ChooseOptions:  # those of `decide` would be forgotten in silence
+        raise TypeError(f"options is {described(options)}, expected ChooseOptions")
+    confidences = (float(options.confidence),)
+    return choose_first(key, posterior, objective, criterion, baseline, initial, options, confidences)
+
+
+def choose_first(
+    key: PRNGKeyArray,
+    posterior: CanSample,
+    objective: Objective,
+    criterion: Criterion | str,
+    baseline: PolicyOrLabels | None,
+    initial: InitialLike | None,
+    options: ChooseOptions,
+    confidences: Sequence[float],
+) -> PolicyChoice:
+    """`choose` with the first of some confidences at which the search ends at another policy than the baseline.
+
+    Args:
+        key, posterior, objective, criterion, baseline, initial: as of `choose`.
+        options: likewise, but for the confidence.
+        confidences: in place of it, one at least, falling; all searches pass over the same draws.
+    """
     require_ability(posterior, CanSample, "choose")
     check_key("key", key)
     check_objective(objective)
     criterion = read_criterion(criterion)
-    if type(options) is not ChooseOptions:  # those of `decide` would be forgotten in silence
-        raise TypeError(f"options is {described(options)}, expected ChooseOptions")
-    limits, slack, confidence = options.limits, float(options.slack), float(options.confidence)
+    limits, slack = options.limits, float(options.slack)
     # What chooses does not judge: fresh draws, or of a fixed number of draws the other half.
     searched, judged = posterior.halves() if isinstance(posterior, HoldsDraws) else (posterior, posterior)
     # As many draws as there are to search by; the judge has its own.
     searched, num_draws = limit_draws(searched, int(options.num_draws))
-    check_choice(criterion, num_draws, confidence, baseline is not None)
+    check_choice(criterion, num_draws, confidences[0], baseline is not None)
     # Two keys: the draws that judge are independent of those that choose.
     search_key, judge_key = jax.random.split(key)
     sizes, space = sizes_of(posterior), labels_of(posterior)
@@ -278,29 +299,29 @@ def choose(
             criterion,
             sets,
             today,
-            confidence,
+            confidences,
             slack,
         )
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
-    near_optima = None
-    if isinstance(criterion, Robust):
-        with stage("policies searched"):
-            result = _robust(criterion, search, mean, objective, sets[0][1])
-    else:
-        # Policy iteration in each draw starts from the optimum of the mean MDP, which is near most optima.
-        near_optima = _near_optima(search, mean) if needs_best(scored(criterion)) else None
-        with stage("policies searched"):
-            result = _search(
-                scored(criterion), search, sets, mean, objective, limits, today, near_optima, confidence, slack
-            )
+    # Policy iteration in each draw starts from the optimum of the mean MDP, which is near most optima.
+    twice = not isinstance(criterion, Robust) and needs_best(scored(criterion))
+    near_optima = _near_optima(search, mean) if twice else None
+
+    def best_at(confidence: float) -> Found:
+        if isinstance(criterion, Robust):
+            return _robust(criterion, search, mean, objective, sets[0][1])
+        form = scored(criterion)
+        return _search(form, search, sets, mean, objective, limits, today, near_optima, confidence, slack)
+
+    with stage("policies searched"):
+        result, confidence = _first_change(best_at, confidences, today)
     del search  # the draws that it holds
     if needed is not None:
         # Nothing but the pairs of the policies that are judged.
         # The judge draws rows of two policies at most: a small part of the MDP.
         taken = result.policy > 0 if today is None else (result.policy > 0) | (today > 0)
         needed = np.asarray(taken.reshape(-1, *needed.shape).any(0))
-    # What every draw's optimum is compared with takes a second pass.
-    twice = not isinstance(criterion, Robust) and needs_best(scored(criterion))
+    # Optima of the draws take a second pass.
     judge = draws_of(judge_key, judged, objective, num_draws, initial=initial, needed=needed, keep=twice)
     made = judged, judge_key
     with stage("policy in fresh draws"):
@@ -339,10 +360,10 @@ def _within_budgets(
     criterion: Criterion,
     sets: list[tuple[str, PolicySet]],
     today: Float[np.ndarray, "*H S A"] | None,
-    confidence: float,
+    confidences: Sequence[float],
     slack: float,
 ) -> PolicyChoice:
-    """The choice within budgets: searched by linear programs, judged in fresh draws; arguments as read by `choose`."""
+    """The choice within budgets: searched by linear programs, judged in fresh draws; arguments as read above."""
     posterior, searched, judged, mean, sizes, space, objective, start, num_draws = belief
     check_budgets(budgets, objective, criterion)
     require_ability(posterior, CanMean, "choose with budgets")
@@ -351,10 +372,14 @@ def _within_budgets(
     spender = read_budgets(budgets, posterior, sizes, space, objective)
     # Given draws are halved, and learnt outcomes with them.
     first, second = spender.halves() if isinstance(posterior, HoldsDraws) else (spender, spender)
-    # On the draws that choose, a policy may use half of the allowed risk: it looks better there than it is.
-    promise = (1.0 - STRICTER * (1.0 - confidence), slack)
+
+    def best_at(confidence: float) -> Found:
+        # On the draws that choose, a policy may use half of the allowed risk: it looks better there than it is.
+        promise = (1.0 - STRICTER * (1.0 - confidence), slack)
+        return search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
+
     with stage("policies searched"):
-        result = search_within_budgets(keys[0], searched, first, mean, sets, start.probs, num_draws, today, promise)
+        result, confidence = _first_change(best_at, confidences, today)
     with stage("policy in fresh draws"):
         judge = draws_of(keys[1], judged, objective, num_draws, initial=start.probs if start.given else None)
         made = judged, keys[1]
@@ -368,6 +393,17 @@ def _within_budgets(
         return choice
     # It abstains. Without a baseline there is nothing to return but the candidate, which says so.
     return replace(choice, abstained=True, policy=choice.candidate if today is None else _plain(today))
+
+
+def _first_change(
+    best_at: Callable[[float], Found], confidences: Sequence[float], today: Float[np.ndarray, "*H S A"] | None
+) -> tuple[Found, float]:
+    """What a search ends at, and the confidence: the first that is not the baseline, or the last."""
+    for confidence in confidences[:-1]:
+        result = best_at(confidence)
+        if today is None or not np.array_equal(result.policy, today):
+            return result, confidence
+    return best_at(confidences[-1]), confidences[-1]
 
 
 def check_choice(criterion: Criterion, num_draws: int, confidence: float, safe: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import ChooseOptions
-from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose
+from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose, choose_first
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Robust
 from bayes_mdp.decisions.choosing.policy_set import PolicyLimits
@@ -199,6 +199,28 @@ def test_a_forbidden_habit_is_not_followed():
             assert found.abstained and "the baseline is returned: no better policy was found" in str(found)
     free = choose(KEY, belief, AIM, baseline=habit, options=ChooseOptions(num_draws=100))
     np.testing.assert_array_equal(free.policy, [0, 1, 1])
+
+
+@pytest.mark.parametrize("criterion", ["mean", "regret:0.3"])
+def test_the_first_confidence_that_finds_a_policy_is_that_of_as_many_calls(criterion, monkeypatch):
+    """Where the search ends at the baseline, by the next confidence; both searches pass over the same draws."""
+    made, second, today = [], 0, np.array([1, 1, 1])
+    monkeypatch.setattr(
+        "bayes_mdp.decisions.choosing.choose.draws_of",
+        lambda *args, **kwargs: made.append(1) or draws_of(*args, **kwargs),
+    )
+    for seed in (2, 3):
+        belief, options = learnt(seed, steps=30), [ChooseOptions(num_draws=100, confidence=c) for c in (0.95, 0.02)]
+        calls = [choose(KEY, belief, AIM, criterion, baseline=today, options=each) for each in options]
+        expected = calls[int(calls[0].found_nothing)]
+        second += calls[0].found_nothing and not calls[1].found_nothing
+        made.clear()
+        answer = choose_first(KEY, belief, AIM, criterion, today, None, options[0], (0.95, 0.02))
+        assert len(made) == 2  # the search's and the judge's
+        for one, other in zip(jax.tree.leaves(answer), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert str(answer) == str(expected)
+    assert second > 0
 
 
 def test_a_least_count_is_kept():
