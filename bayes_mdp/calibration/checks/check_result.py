@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from bayes_mdp.calibration.simulation_based.ecdf import Detectable, detectable, simultaneous_band
+from bayes_mdp.calibration.simulation_based.ecdf import detectable, simultaneous_band
 from bayes_mdp.calibration.simulation_based.sbc_result import remedy
 from bayes_mdp.utils.files import read_netcdf, write_netcdf
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
@@ -212,12 +212,13 @@ class Check:
         if not self.calibrated:
             return f"{self._symptom()} {remedy(attrs['method'])}"
         # The level of a single test decides what it can detect.
-        limits = _limits(detectable(number, int(attrs["num_draws"]), float(attrs["false_alarm"]) / len(self.p_values)))
+        level = float(attrs["false_alarm"]) / len(self.p_values)
+        limits = detectable(number, int(attrs["num_draws"]), level).in_words(number)
         if self.contraction < LITTLE:
             return (
-                f"more transitions: these teach almost nothing, so that hardly more than the prior is tested. {limits}"
+                f"more transitions: these teach almost nothing, so that hardly more than the prior is tested; {limits}"
             )
-        return f"nothing; more simulations see smaller faults. {limits}"
+        return f"nothing; {limits}"
 
     def _symptom(self) -> str:
         """How the clearest finding deviates, by its z-scores or its Brier score."""
@@ -262,19 +263,6 @@ def load_check(path: str | Path) -> Check:
     if dataset.attrs.get("format") != FORMAT:
         raise ValueError(f"path is {str(path)!r} of format {dataset.attrs.get('format')!r}, expected {FORMAT!r}")
     return Check(dataset)
-
-
-def _limits(found: Detectable) -> str:
-    """The smallest faults that would have been found; nan: none of the kind."""
-    faults = [
-        ("spread by less than {:.2f} of what is right", found.narrow),
-        ("spread by more than {:.2f} of what is right", found.wide),
-        ("lie {:.2f} posterior sd off", found.shift),
-    ]
-    shown = [words.format(size) for words, size in faults if np.isfinite(size)]
-    if not shown:
-        return "No fault of a quantity would have shown with probability .95."
-    return f"Faults that would have shown in a quantity with probability .95: draws that {', or '.join(shown)}."
 
 
 # Figures, one function each, and all of them (`plot_check`). Matplotlib is loaded when one is drawn. The quantities

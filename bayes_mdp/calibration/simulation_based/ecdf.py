@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from scipy import optimize, special, stats
 
 Counts = Int[np.ndarray, " ranks"]
+POWER = 0.95
 
 
 class Band(NamedTuple):
@@ -27,7 +28,7 @@ class Band(NamedTuple):
 
 
 class Detectable(NamedTuple):
-    """The smallest faults of a normal posterior that are found with a given probability; nan: none is.
+    """The smallest faults of a normal posterior that are found with probability `POWER`; nan: none is.
 
     Args:
         narrow: standard deviation of the draws over the correct one, below 1.
@@ -38,6 +39,17 @@ class Detectable(NamedTuple):
     narrow: float
     wide: float
     shift: float
+
+    def in_words(self, num: int) -> str:
+        """Which faults N simulations show with probability `POWER`, in a sentence without a full stop."""
+        words = (f"narrower than {self.narrow:.2f}", f"wider than {self.wide:.2f}", f"shifted by {self.shift:.2f}")
+        seen = [fault for fault, size in zip(words, self, strict=True) if np.isfinite(size)]
+        if not seen:
+            return f"{num} simulations are too few to see any fault with probability {POWER:.0%}"
+        return (
+            f"{num} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
+            f"{' or '.join(seen)} times the right standard deviation; all other faults need more"
+        )
 
 
 def prob_inside(band: Band, rank_probs: Float[np.ndarray, " ranks"], num: int) -> float:
@@ -88,19 +100,18 @@ def simultaneous_band(num: int, num_draws: int, false_alarm: float) -> Band:
 
 
 @lru_cache(maxsize=64)
-def detectable(num: int, num_draws: int, false_alarm: float, power: float = 0.95) -> Detectable:
-    """The smallest faults that the test on N ranks finds with probability `power` (see `fault_rank_probs`).
+def detectable(num: int, num_draws: int, false_alarm: float) -> Detectable:
+    """The smallest faults that the test on N ranks finds with probability `POWER` (see `fault_rank_probs`).
 
     Args:
         num: N.
         num_draws: L.
         false_alarm: of the test.
-        power: probability that the fault is found.
     """
     band = simultaneous_band(num, num_draws, false_alarm)
 
     def missing(log_scale: float, shift: float) -> float:
-        return (1.0 - prob_inside(band, fault_rank_probs(num_draws, np.exp(log_scale), shift), num)) - power
+        return (1.0 - prob_inside(band, fault_rank_probs(num_draws, np.exp(log_scale), shift), num)) - POWER
 
     narrow = _root(lambda x: missing(-x, 0.0), 4.0)
     log_spread = _root(lambda x: missing(x, 0.0), 4.0)

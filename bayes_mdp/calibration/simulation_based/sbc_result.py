@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 CLEAR = 4.0  # standard errors above which a deviation is described
-POWER = 0.95
 LIKELIHOOD = "log_likelihood"
 NO_NUMBER = "not a number"
 
@@ -103,7 +102,7 @@ class SBC:
     @property
     def detectable(self) -> ecdf.Detectable:
         """The smallest faults in one quantity that this number of simulations finds with probability 0.95."""
-        return ecdf.detectable(self.num_simulations, self.num_draws, self._level, POWER)
+        return ecdf.detectable(self.num_simulations, self.num_draws, self._level)
 
     @property
     def ignores_data(self) -> bool:
@@ -155,7 +154,7 @@ class SBC:
             [
                 f"{'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
                 f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",
-                _sensitivity(self.num_simulations, self.detectable),
+                self.detectable.in_words(self.num_simulations),
                 Table(("quantity", "p", "verdict"), rows, (0, 2)),
                 *notes,
             ],
@@ -222,25 +221,6 @@ class SBC:
     def _correlation(self, name: str) -> float:
         truth, mean = (self.dataset[field].sel(quantity=name).values for field in ("truth", "mean"))
         return _rank_correlation(truth, mean)
-
-
-def _sensitivity(num_simulations: int, faults: ecdf.Detectable) -> str:
-    """Which faults so many simulations can show, in a sentence."""
-    times = "times the right standard deviation"
-    words = (
-        f"narrower than {faults.narrow:.2f} {times}",
-        f"wider than {faults.wide:.2f} {times}",
-        f"shifted by {faults.shift:.2f} of it",
-    )
-    seen = [fault for fault, size in zip(words, faults, strict=True) if np.isfinite(size)]
-    if not seen:
-        return f"{num_simulations} simulations are too few to see any fault with probability {POWER:.0%}"
-    said = f"{num_simulations} simulations are enough to see, in one quantity with probability {POWER:.0%}, draws "
-    if len(seen) == len(words):
-        return f"{said}{' or '.join(seen)}; smaller faults need more"
-    # nan: no fault of the kind would be seen.
-    unseen = [kind for kind, size in zip(("narrow", "wide", "shifted"), faults, strict=True) if not np.isfinite(size)]
-    return f"{said}{' or '.join(seen)}; draws that are too {' or too '.join(unseen)} need more simulations"
 
 
 def _rank_correlation(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:

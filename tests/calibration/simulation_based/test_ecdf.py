@@ -75,3 +75,13 @@ def test_the_power_is_what_is_said(fault):
 def test_too_few_simulations_detect_nothing():
     """nan: no fault of width or place would be seen."""
     assert np.isnan(ecdf.detectable(2, DRAWS, 1e-6).narrow)
+
+
+def test_what_can_be_seen_in_words():
+    """Faults that would not be seen are not named as seen."""
+    words = ecdf.Detectable(np.nan, 2.0, 0.25).in_words(50)
+    assert words == (
+        "50 simulations are enough to see, in one quantity with probability 95%, draws wider than 2.00 or shifted by "
+        "0.25 times the right standard deviation; all other faults need more"
+    )
+    assert "3 simulations are too few to see any fault" in ecdf.Detectable(np.nan, np.nan, np.nan).in_words(3)
