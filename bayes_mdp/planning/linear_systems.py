@@ -105,23 +105,14 @@ def _krylov(
 ) -> Vector:
     """Restarted BiCGSTAB: corrections of `guess`, until the largest residual is near rounding or no longer halves."""
 
-    def noise(x: Vector) -> Float[Array, ""]:
-        return _noise(x, rhs)
-
     def body(carry: Carry) -> Carry:
-        x, error, residual, restarts, _ = carry
+        x, _, residual, *_ = carry
         # Solve for the correction, not for x: the restart removes the drift of the recursive residual.
-        floor = noise(x) * len(rhs) ** 0.5
+        floor = _noise(x, rhs) * len(rhs) ** 0.5
         correction = jax.scipy.sparse.linalg.bicgstab(
             operator, residual, tol=1e-4, atol=floor, maxiter=iterations, M=precondition
         )[0]
-        new = x + correction
-        new_residual = rhs - operator(new)
-        new_error = jnp.max(jnp.abs(new_residual))
-        better = (new_error < error) & jnp.all(jnp.isfinite(new))  # XLA's maximum may overlook a NaN
-        going = (new_error < error / 2) & (new_error > 4 * noise(new))
-        x, residual = jnp.where(better, new, x), jnp.where(better, new_residual, residual)
-        return x, jnp.where(better, new_error, error), residual, restarts + 1, going
+        return _step_to(carry, operator, rhs, x + correction, 2)
 
     # One sweep first: where the right side is a single state that ends at once, BiCGSTAB would break down from it.
     residual = rhs - operator(guess)
@@ -134,13 +125,24 @@ def _krylov(
     error = jnp.max(jnp.abs(residual))
     if precondition is not None:
         guess, error, residual = _refine(operator, rhs, guess, precondition, residual, _REFINEMENTS)
-    start = (guess, error, residual, jnp.int32(0), error > 4 * noise(guess))
+    start = (guess, error, residual, jnp.int32(0), error > 4 * _noise(guess, rhs))
     return jax.lax.while_loop(lambda carry: carry[-1] & (carry[3] < rounds), body, start)[0]
 
 
 def _noise(x: Vector, rhs: Vector) -> Float[Array, ""]:
     """A unit of rounding in the residual of x."""
     return float(jnp.finfo(x.dtype).eps) * (jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(rhs)))
+
+
+def _step_to(carry: Carry, operator: Operator, rhs: Vector, new: Vector, factor: float) -> Carry:
+    """The better of the last x and a `new` one; it goes on while the largest residual falls by the factor."""
+    x, error, residual, steps, _ = carry
+    new_residual = rhs - operator(new)
+    new_error = jnp.max(jnp.abs(new_residual))
+    better = (new_error < error) & jnp.all(jnp.isfinite(new))  # XLA's maximum may overlook a NaN
+    going = (new_error < error / factor) & (new_error > 4 * _noise(new, rhs))
+    x, residual = jnp.where(better, new, x), jnp.where(better, new_residual, residual)
+    return x, jnp.where(better, new_error, error), residual, steps + 1, going
 
 
 def _refine(
@@ -156,19 +158,10 @@ def _refine(
     Returns x, its largest residual, its residual.
     """
 
-    def refine(carry: Carry) -> Carry:
-        x, error, residual, steps, _ = carry
-        new = x + correct(residual)
-        new_residual = rhs - operator(new)
-        new_error = jnp.max(jnp.abs(new_residual))
-        better = (new_error < error) & jnp.all(jnp.isfinite(new))
-        going = (new_error < error / 10) & (new_error > 4 * _noise(new, rhs)) & (steps < most)
-        x, residual = jnp.where(better, new, x), jnp.where(better, new_residual, residual)
-        return x, jnp.where(better, new_error, error), residual, steps + 1, going
-
+    refine = lambda carry: _step_to(carry, operator, rhs, carry[0] + correct(carry[2]), 10)  # noqa: E731
     error = jnp.max(jnp.abs(residual))
     start = (guess, error, residual, jnp.int32(0), error > 4 * _noise(guess, rhs))
-    x, error, residual, *_ = jax.lax.while_loop(lambda carry: carry[-1], refine, start)
+    x, error, residual, *_ = jax.lax.while_loop(lambda carry: carry[-1] & (carry[3] <= most), refine, start)
     return x, error, residual
 
 
