@@ -27,6 +27,7 @@ from bayes_mdp.inference.detection.trace import Program, joint_values
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.utils.typing import AnyArray
@@ -66,7 +67,8 @@ class Branches:
         return isinstance(other, Branches) and self.fingerprint == other.fingerprint
 
 
-def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
+@program_cache
+def prove_branches(program: Program) -> Branches:
     """The closed forms of a program whose other sites are conjugate given its discrete ones, certified. Host side.
 
     Raises:
@@ -95,6 +97,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         if (used, rows) == (kept_sites, kept_rows):
             break
         kept_sites, kept_rows = used, rows
+    rng = program.generator()
     for values, _, detected in branches:
         certify(program, detected, rng, held=values)
     # One structure for all components, so that they can be stacked and mapped over.

@@ -425,11 +425,6 @@ class PooledPosterior(HyperparameterMixture):
         """False: Gibbs chains keep no density of what they draw."""
         return False
 
-    @property
-    def chains(self) -> Chains | None:
-        """Those of the hyperparameters; None: draws from the prior."""
-        return self.mcmc
-
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
 
@@ -451,7 +446,7 @@ class PooledPosterior(HyperparameterMixture):
             prior = totals[k[:, None], state, action] * state_rows[k[:, None], state, outcome]
             return np.where(known.reshape(-1)[element] > 0, prior, 0.0)
 
-        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
+        return Components(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
 
     @property
     def rows_vary(self) -> bool:

@@ -354,7 +354,7 @@ def test_offsets_of_a_joint_site():
     # The site itself, not what the table stretches: E m and E tau to 6 standard errors (false alarm 2e-9).
     rows = jnp.zeros(np.shape(posterior.transition_probs.prior))
     keys = jax.random.split(jax.random.key(3), 4000)
-    draw = jax.vmap(lambda key: posterior.site_values(rows, posterior.reward_cells.sample_sites(key))["pair"])
+    draw = jax.vmap(lambda key: posterior.site_tables[0].values(rows, posterior.reward_cells.sample_sites(key))["pair"])
     site = np.asarray(jax.jit(draw)(keys))
     belief = posterior.reward_cells.site_belief
     mean, tau = float(belief.loc[0]), float(belief.concentration[0] / belief.rate[0]) / 4.0

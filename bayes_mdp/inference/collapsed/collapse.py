@@ -7,6 +7,7 @@ priors and large data in few numbers (`Classes`, `Grouped`); the model; Metropol
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -62,6 +63,7 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
     return with_parameters(posterior, leaves[0], belief)
 
 
+@lru_cache(maxsize=64)
 def find_classes(hierarchy: Hierarchy) -> Classes:
     """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
     index = [_number_classes(x) for x in hierarchy.symbols]

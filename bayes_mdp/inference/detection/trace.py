@@ -176,6 +176,10 @@ class Program:
         sites = (site for site in self.sites if site.observed and site.family not in ("param", "Unit"))
         return tuple((site.name, math.prod(site.shape)) for site in sites)
 
+    def generator(self) -> np.random.Generator:
+        """Random numbers that depend on the program alone: the points of its proofs."""
+        return np.random.default_rng(int(self.fingerprint, 16))
+
     def draws_prior(self, constants: Collection[str] = ()) -> bool:
         """Whether running the program draws from the prior: no factor, observation, scale or mask bends it.
 

@@ -212,6 +212,30 @@ class Recipe:
         """The reward law of every draw; its arrays have a leading axis N."""
         return self.tables(sites)[1]
 
+    def density_for(self, data_statistics: DataStatistics) -> Model:
+        """The density that chains draw from.
+
+        Args:
+            data_statistics: that enter it.
+
+        Raises:
+            ValueError: it is none that a bridge could use, or data were lost.
+        """
+        # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
+        if self.improper:
+            raise ValueError(
+                f"prior: site {self.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
+                "that no evidence is defined, expected a proper prior"
+            )
+        if self.nuts is None:
+            raise ValueError(
+                f"posterior was inferred by {type(self.method).__name__}, whose draws are not of the posterior itself, "
+                "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
+            )
+        if isinstance(data_statistics, Rows) and int(data_statistics.used) > data_statistics.capacity:
+            raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
+        return _density(replace(self, method=NUTS()))  # how it was sampled does not matter here
+
 
 @traced_alone
 def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards_only: bool = False) -> Recipe:
@@ -284,28 +308,6 @@ def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], f
     found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
     # Everything that inference can see of a program: the digest of these is its identity.
     return [density(site) for site in samples], transition_table(specs[0], space), table
-
-
-def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
-    """The density that chains draw from, and the data that enter it.
-
-    Raises:
-        ValueError: it is none that a bridge could use, or data were lost.
-    """
-    # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
-    if recipe.improper:
-        raise ValueError(
-            f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
-            "that no evidence is defined, expected a proper prior"
-        )
-    if recipe.nuts is None:
-        raise ValueError(
-            f"posterior was inferred by {type(recipe.method).__name__}, whose draws are not of the posterior itself, "
-            "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
-        )
-    if isinstance(data_statistics, Rows) and int(data_statistics.used) > data_statistics.capacity:
-        raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
-    return _density(replace(recipe, method=NUTS())), data_statistics  # how it was sampled does not matter here
 
 
 @lru_cache(maxsize=64)
