@@ -24,7 +24,7 @@ from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.detect_rows import check_sites
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
-from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.inference.detection.trace import Program, compiled, run_program
 from bayes_mdp.inference.draws.chains import Site
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
@@ -161,11 +161,9 @@ def with_parameters(
     return eqx.tree_at(lambda p: p.reward_cells.prior, data_statistics, belief)
 
 
-@traced_alone
 def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Array]:
     """One draw of these sites from the prior program. Traceable; nothing else is computed once it is compiled."""
-    with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
-        program.prior(program.space)
+    _, trace = run_program(program.prior, program.space, key=key)
     return {name: jnp.asarray(trace[name]["value"]) for name in names}
 
 
