@@ -539,14 +539,12 @@ class CollapsedPosterior(HyperparameterMixture):
         # The reward of the cell: its belief after earlier data, then the marginal density of one more.
         weight, reward = map(jnp.asarray, transition.observed_rewards(weight, by_outcome=rewards.by_outcome))
         element = rewards.element(cell, outcome)
-        leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
+        parameters = zip(map(jnp.asarray, self.values[1:]), map(jnp.asarray, self.index[1:]), strict=True)
+        leaves = [v[:, i.at[element].get(mode="clip")] for v, i in parameters]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         belief = belief.after(jnp.asarray(rewards.data).at[element].get(mode="clip"))
         density = belief.log_marginal(belief.statistics(weight, rewards.standardised(cell, outcome, reward)))
         return gain + jnp.where((element < len(rewards.data)) & (weight > 0), density, 0.0)
-
-    def _reward_parameters(self) -> list[tuple[Array, Array]]:
-        return [(jnp.asarray(v), jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
     @property
     def refits_on_host(self) -> bool:
@@ -612,7 +610,8 @@ class CollapsedPosterior(HyperparameterMixture):
         moves = (0 if self.refits_on_host else MOVES) if moves is None else moves
         hyperparameters: Mapping[str, AnyArray]
         thin = self
-        if self.route == QUADRATURE and self._is_smooth(key):
+        smooth = self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
+        if self.route == QUADRATURE and smooth:
             # Between the nodes too: as many draws of the continuous posterior, of its own route and share.
             integrated, dtype = self._integrate(host_generator(key), self.data_statistics, num), self.values[0].dtype
             hyperparameters = integrated.hyperparameters
@@ -639,10 +638,6 @@ class CollapsedPosterior(HyperparameterMixture):
             options=options,
             moves=moves,
         )
-
-    def _is_smooth(self, key: PRNGKeyArray) -> bool:
-        """Whether draws between the nodes can be made."""
-        return self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
 
 
 def from_draws(

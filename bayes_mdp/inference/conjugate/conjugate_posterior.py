@@ -50,7 +50,7 @@ from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.random.wide_dirichlet import WideRows, suits_jumps
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
     check_bool,
@@ -767,7 +767,7 @@ class ConjugatePosterior(Fitted):
             visits = add_at(visits, cell, weight)
         # Known rows learn nothing; their log-probabilities still belong to the evidence.
         if rows.known is not None:
-            constant = constant + _sum_by_weight(weight, rows.log_known(cell, outcome))
+            constant = constant + xp.where(weight != 0, weight * rows.log_known(cell, outcome), 0.0).sum()
         rows = rows.update(cell, outcome, weight)
         return replace(self, transition_probs=rows, visits=visits, constant=constant)
 
@@ -869,10 +869,6 @@ class ConjugatePosterior(Fitted):
                 "in float64, as infer returns it"
             )
         return sentences
-
-
-def _sum_by_weight(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
-    return xp.where(weight != 0, weight * terms, 0.0).sum()
 
 
 def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:

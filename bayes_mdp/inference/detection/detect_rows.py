@@ -271,8 +271,9 @@ def detect_rows(
     names = tuple((site.name, batch_shape(site)) for site in sites)
     shape = (*program.space.shape, program.space.n_outcomes)
     legal = True if program.space.legal is None else program.space.legal[..., None]
-    # The common case needs no tables: the law is the sites, row by row.
-    if _is_identity(index, stacked) and not fixed.any():
+    # The common case needs no tables: the law is the stacked rows, in their order.
+    same = stacked.shape[-1] == index.shape[-1] and np.array_equal(index.ravel(), stacked.ravel())
+    if same and not fixed.any():
         return dirichlet_rows(prior, shape, sites=names), stacked, legal & (np.reshape(prior, shape) > 0)
     # Step 3: where each element lies in the stacked rows, and so each entry of the law; the last place is "none".
     row_of, column_of = np.full((2, 2 * probe.layout.size + 1), -1)
@@ -318,11 +319,6 @@ def _partners(probe: Probe, sites: tuple[Site, ...], index: Int[np.ndarray, "...
         elements = probe.layout.elements(site.name)
         partner[elements + size] = elements[..., ::-1]
     return partner[index]
-
-
-def _is_identity(index: Int[np.ndarray, "*H S A O"], stacked: Int[np.ndarray, "M K"]) -> bool:
-    """Whether the law is the stacked rows, in their order."""
-    return stacked.shape[-1] == index.shape[-1] and np.array_equal(index.ravel(), stacked.ravel())
 
 
 def _stack(blocks: list[np.ndarray], padding: int) -> np.ndarray:
