@@ -198,7 +198,7 @@ FAULTS = [
     ),
     Fault(
         "stick-breaking",
-        "inference/model_evidence.py",
+        "inference/integrals/unconstrained_model.py",
         "+ jnp.log(number - jnp.arange(number))",
         "+ jnp.log(1 + number - jnp.arange(number))",
         "inference/model_evidence/test_bridge.py",

@@ -7,13 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
-from numpyro import handlers
 
 from bayes_mdp.inference.detection.probe import Probe
-from bayes_mdp.inference.detection.trace import Program, improper_value
+from bayes_mdp.inference.detection.trace import Program, run_program
 from bayes_mdp.mdp import Counts, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_transitions
-from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.utils.messages import see, warn_user
 
@@ -131,11 +129,8 @@ def _data_of_program(program: Program) -> dict[str, tuple[np.ndarray, int]]:
     """{site that the program observes: (its values, in how many rows)}."""
     rows: dict[str, int] = {}
 
-    @traced_alone
     def run(key: PRNGKeyArray) -> dict[str, Array]:
-        somewhere = handlers.substitute(substitute_fn=improper_value)
-        with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key):
-            program.prior(program.space)
+        _, trace = run_program(program.prior, program.space, key=key)
         for name, _ in program.observed:
             # A vector or a matrix is one value of a multivariate law, and many of a law made of independent ones.
             shape, law = np.shape(trace[name]["value"]), unwrap(trace[name]["fn"])

@@ -27,6 +27,7 @@ from bayes_mdp.inference.detection.trace import Program, joint_values
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.numerics.array_forms import stack_trees
 from bayes_mdp.utils.typing import AnyArray
@@ -66,7 +67,8 @@ class Branches:
         return isinstance(other, Branches) and self.fingerprint == other.fingerprint
 
 
-def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
+@program_cache
+def prove_branches(program: Program) -> Branches:
     """The closed forms of a program whose other sites are conjugate given its discrete ones, certified. Host side.
 
     Raises:
@@ -95,6 +97,7 @@ def prove_branches(program: Program, rng: np.random.Generator) -> Branches:
         if (used, rows) == (kept_sites, kept_rows):
             break
         kept_sites, kept_rows = used, rows
+    rng = program.generator()
     for values, _, detected in branches:
         certify(program, detected, rng, held=values)
     # One structure for all components, so that they can be stacked and mapped over.
@@ -165,19 +168,14 @@ def _log_prior(probe: Probe) -> float:
             raise in_the_way(probe.program, site.name, "it is no conjugate site, whatever the discrete sites are")
     # Sites that are neither enumerated nor conjugate refuse; observed sites and factors must have constant density.
     total = 0.0
-    for name, (density, scale, possible) in probe.densities.items():
-        if name in probe.layout.shapes:
-            continue
-        parts = [x for x in (density, scale, possible) if x is not None]
-        if not all(x.free and probe.symbols.known(x.offset).all() for x in parts):
-            dependences = frozenset().union(*(probe.depends(x) for x in parts))
+    for name, parts in probe.densities.items():
+        number = probe.log_number(name)
+        if number is None:
+            dependences = frozenset().union(*(probe.depends(x) for x in parts if x is not None))
             site = next((s.name for s in probe.sites if s.name in dependences), name)
             raise in_the_way(probe.program, site, f"the density of site {name!r} depends on it")
-        weight = 1.0 if scale is None else probe.symbols.values(scale.offset)
-        # An impossible value (outside a support) has log probability minus infinity.
-        values = weight * probe.symbols.values(density.offset)
-        total += float(np.sum(values)) if np.all(probe.symbols.values(possible.offset)) else -np.inf
-    return total if np.isfinite(total) else -np.inf
+        total += number
+    return total
 
 
 def _alike(posteriors: Sequence[ConjugatePosterior]) -> tuple[ConjugatePosterior, ...]:

@@ -12,7 +12,7 @@ on the outcome.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -133,6 +133,16 @@ def block_size(table: int) -> int:
     return max(1, min(BLOCK, NUMBERS_AT_ONCE // table))
 
 
+def draw_batch(
+    draw: Callable[[PRNGKeyArray], MDP | SparseMDP], key: PRNGKeyArray, sample_shape: tuple[int, ...]
+) -> MDP | SparseMDP:
+    """One draw, or a batch with leading axes `sample_shape` on every array."""
+    # One `vmap` for each axis of the batch.
+    for _ in sample_shape:
+        draw = jax.vmap(draw)
+    return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+
+
 class Fitted(Module):
     """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
 
@@ -234,11 +244,7 @@ class Fitted(Module):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
-        draw = lambda key: self.sample_law(key).mdp(self.space)  # noqa: E731
-        for _ in sample_shape:
-            # One `vmap` for each axis of the batch.
-            draw = jax.vmap(draw)
-        return draw(jax.random.split(key, sample_shape) if sample_shape else key)
+        return draw_batch(lambda key: self.sample_law(key).mdp(self.space), key, sample_shape)
 
     def draw_laws(self, key: PRNGKeyArray, index: Int[np.ndarray, " N"]) -> LawDraws:
         """One draw of the law for each entry of `index`, and the values of sites of the program that belong to it.
@@ -462,14 +468,16 @@ class Fitted(Module):
 
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
+        if self.drawn_by is not None:
+            return self.drawn_by.why_no_prior()
         return NO_PROGRAM if self.program is None and not self.in_closed_form else None
 
     # How its draws were made.
 
     @property
     def chains(self) -> "Chains | None":
-        """The Markov chains behind its draws, [C N ...]; None: there are none."""
-        return None
+        """The Markov chains behind its draws, [C N ...] (its field `mcmc`); None: there are none."""
+        return getattr(self, "mcmc", None)
 
     def derived_tables(self) -> "dict[str, Scalars]":
         """Tables that follow from the draws of its chains, to be diagnosed as these: {name: scalars [C N e]}."""
@@ -478,7 +486,7 @@ class Fitted(Module):
     @property
     def chain_options(self) -> "NUTS | None":
         """How its chains were run; None: there are none."""
-        return None
+        return None if self.drawn_by is None else self.drawn_by.nuts
 
     @property
     def drawn_by(self) -> "Recipe | None":
@@ -510,12 +518,12 @@ class Fitted(Module):
     @property
     def is_bent(self) -> bool:
         """Whether a factor, an observation, a scale or a mask bends its prior, whose constant is then not known."""
-        return False
+        return self.drawn_by is not None and not self.drawn_by.drawable
 
     @property
     def log_constant(self) -> float:
         """Log density of what its prior observes and tells of nothing, which is no part of the evidence."""
-        return 0.0
+        return 0.0 if self.drawn_by is None else self.drawn_by.log_constant
 
     @property
     def lacks_factorials(self) -> bool:
@@ -531,8 +539,10 @@ class Fitted(Module):
         """The density that its chains draw from, and the data that enter it.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is none, or it is none that a bridge could use, or data were lost.
         """
+        if self.drawn_by is not None and self.reward_data is not None:
+            return self.drawn_by.density_for(self.reward_data), self.reward_data
         raise ValueError(
             f"posterior is a {type(self).__name__}, which was not inferred by chains, expected one by NUTS"
         )

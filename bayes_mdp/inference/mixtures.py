@@ -27,7 +27,6 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import (
     Digests,
     after_sources,
     conjugate_pair_draws,
-    draw_batch,
 )
 from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
 from bayes_mdp.inference.conjugate.lazy_arrays import (
@@ -42,7 +41,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
-from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws, draw_batch
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, key_of_outcome, pair_draws_of_samples, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
@@ -618,7 +617,7 @@ class Mixture(MixturePosterior):
             return jax.tree.map(lambda x: np.asarray(x, np.float64)[k[:, None], element], rewards.prior)
 
         varied = reward_prior if isinstance(rewards, RewardCells) else None
-        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
+        return Components(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
     # Components are few, and each is in closed form: one after the other in NumPy.
 

@@ -22,18 +22,14 @@ likelihoods for mixture and Markov switching models using bridge sampling techni
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from numpyro import handlers
-from numpyro.distributions import biject_to, transforms
-from numpyro.infer.util import potential_energy
+from jaxtyping import Float, PRNGKeyArray, PyTree
 from scipy.linalg import solve_triangular
 from scipy.optimize import brentq
 from scipy.special import softmax
@@ -41,6 +37,7 @@ from scipy.special import softmax
 from bayes_mdp.inference.draws.chains import Chains, Model, SamplingWarning, effective_size, trace_latents
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.integrals.importance import Integration
+from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.random.host_generator import host_generator
@@ -114,65 +111,13 @@ MIN_ESS = 50.0
 """Effective draws behind the error, likewise."""
 LOG_WIDEST = 1e4
 """Nats around the median density ratio within which the fixed point is looked for."""
-POINTS_AT_ONCE = 256
-NUMBERS_AT_ONCE = 2**22
-"""Points and numbers of data (times points) of one call of the compiled density."""
 
 Sites: TypeAlias = Mapping[str, AnyArray]
 """{site: values}, with the axes of a batch in front."""
+ShapesOfSites: TypeAlias = tuple[tuple[str, jax.ShapeDtypeStruct], ...]
 Points: TypeAlias = Float[np.ndarray, "N D"]
 """Unconstrained values, all sites in one row."""
 Values: TypeAlias = Float[np.ndarray, " N"]
-
-
-class Programs(NamedTuple):
-    """What is compiled of a model, for [B ...] values at a time.
-
-    Args:
-        unconstrain: (values of the sites, data) -> unconstrained values.
-        log_density: (unconstrained values, data) -> [B], log p of latents and data, the Jacobian included.
-    """
-
-    unconstrain: Callable[[Sites, PyTree], dict[str, Array]]
-    log_density: Callable[[Sites, PyTree], Float[Array, " B"]]
-
-
-class Layout(NamedTuple):
-    """Where the sites lie in a row of unconstrained numbers: {site: shape}, in order."""
-
-    shapes: dict[str, tuple[int, ...]]
-
-    @property
-    def dimension(self) -> int:
-        """D."""
-        return sum(int(np.prod(shape, dtype=int)) for shape in self.shapes.values())
-
-    def rows(self, sites: Sites) -> Points:
-        """{site: [N ...]} as rows."""
-        parts = [np.asarray(sites[name], np.float64) for name in self.shapes]
-        return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
-
-    def sites(self, rows: Points) -> dict[str, np.ndarray]:
-        """Rows as {site: [N ...]}."""
-        values, start = {}, 0
-        for name, shape in self.shapes.items():
-            size = int(np.prod(shape, dtype=int))
-            values[name] = rows[:, start : start + size].reshape(len(rows), *shape)
-            start += size
-        return values
-
-    def extreme(self, row: Float[np.ndarray, " D"]) -> str:
-        """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
-        column = int(np.argmax(np.where(np.isfinite(row), np.abs(row), np.inf)))
-        # Columns of one row are the sites one after the other, row-major.
-        start = 0
-        for name, shape in self.shapes.items():
-            size = int(np.prod(shape, dtype=int))
-            if column < start + size:
-                index = [int(i) for i in np.unravel_index(column - start, shape)]
-                return f"site {name!r}{index if index else ''} is {row[column]:.4g} on the unconstrained scale"
-            start += size
-        raise IndexError(column)
 
 
 class Proposal(NamedTuple):
@@ -229,28 +174,28 @@ def bridge_sampling(key: PRNGKeyArray, model: Model, data: PyTree, draws: Sites)
         data = jax.tree.map(np.array, data)
         # All sites have to be continuous and proper, else the integral is none over real numbers.
         draws = {name: np.array(x, np.float64) for name, x in draws.items()}
-        _check_draws(check_sites(model, data), draws)
-        programs = _compile(model)
+        sites = check_sites(model, data)
+        _check_draws(tuple(name for name, _ in sites), draws)
+        # Bridge and proposal live on the real line: all sites in one unconstrained row.
+        leaves, tree = jax.tree.flatten(data)
+        outline = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves)
+        unconstrained = _unconstrained(model, sites, tree, outline)
         num_chains, num_samples = next(iter(draws.values())).shape[:2]
         flat = {name: x.reshape(num_chains * num_samples, *x.shape[2:]) for name, x in draws.items()}
-        # Bridge and proposal live on the real line: all sites in one unconstrained row.
-        free = _in_batches(lambda sites: programs.unconstrain(sites, data), flat, _batch(data))
-        layout = Layout({name: free[name].shape[1:] for name in sorted(free)})
-        rows = layout.rows(free).reshape(num_chains, num_samples, layout.dimension)
+        dimension, extreme = unconstrained.dimension, partial(_extreme, unconstrained)
+        rows = unconstrained.unconstrained(flat, {}, data).reshape(num_chains, num_samples, dimension)
 
         def density(points: Points) -> Values:
-            sites = layout.sites(points)
-            at_draws = _in_batches(lambda some: {"": programs.log_density(some, data)}, sites, _batch(data))
-            return np.asarray(at_draws[""], np.float64)
+            return unconstrained.place(points, {}, data, quick=False).log_density
 
-        if not layout.dimension:  # every site can have one value only
+        if not dimension:  # every site can have one value only
             return Evidence(float(density(rows[0, :1])[0]))
         # A covariance matrix of D numbers needs a multiple of D draws.
-        check_enough(num_chains, num_samples, layout.dimension)
+        check_enough(num_chains, num_samples, dimension)
         # Draws that shape the proposal would favour it: the other half of each chain judges.
         half = num_samples // 2
-        proposal = fit_proposal(rows[:, :half].reshape(-1, layout.dimension), layout.extreme)
-        return bridge_density(key, density, proposal, rows[:, half:], layout.extreme)
+        proposal = fit_proposal(rows[:, :half].reshape(-1, dimension), extreme)
+        return bridge_density(key, density, proposal, rows[:, half:], extreme)
 
 
 def bridge_density(
@@ -456,8 +401,8 @@ def check_enough(num_chains: int, num_samples: int, dimension: int) -> None:
 
 
 @traced_alone
-def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
-    """The names of the latent sites, all of them continuous and proper. Host side.
+def check_sites(model: Model, data: PyTree) -> ShapesOfSites:
+    """The latent sites, all of them continuous and proper, by name. Host side.
 
     Raises:
         ValueError: names the first site whose evidence is no integral over real numbers; no latent site at all.
@@ -467,7 +412,7 @@ def check_sites(model: Model, data: PyTree) -> tuple[str, ...]:
         raise ValueError("the program has no latent site, expected something to integrate over")
     for site in latents:
         refuse_site(site["name"], site["fn"])
-    return tuple(site["name"] for site in latents)
+    return tuple((s["name"], jax.ShapeDtypeStruct(s["value"].shape, s["value"].dtype)) for s in latents)
 
 
 def _check_draws(names: tuple[str, ...], draws: Mapping[str, np.ndarray]) -> None:
@@ -502,66 +447,19 @@ def refuse_site(name: str, law: dist.Distribution) -> None:
 
 
 @lru_cache(maxsize=64)
-def _compile(model: Model) -> Programs:
-    """The compiled functions of a model: one pair for one object."""
-
-    def log_density(sites: Sites, data: PyTree) -> Float[Array, " B"]:
-        return jax.vmap(lambda values: log_density_of(model, data, values))(sites)
-
-    def unconstrain(sites: Sites, data: PyTree) -> dict[str, Array]:
-        return jax.vmap(lambda values: unconstrained(model, data, values))(sites)
-
-    return Programs(jax.jit(unconstrain), jax.jit(log_density))
+def _unconstrained(
+    model: Model, sites: ShapesOfSites, tree: Any, leaves: tuple[jax.ShapeDtypeStruct, ...]
+) -> UnconstrainedModel:
+    """What is compiled of a model: once for one object, and one outline of data."""
+    return UnconstrainedModel(model, dict(sites), {}, {}, jax.tree.unflatten(tree, leaves))
 
 
-@traced_alone
-def log_density_of(model: Model, data: PyTree, values: Sites) -> Float[Array, ""]:
-    """log p(latent sites, data) at unconstrained values, the Jacobian of NumPyro's `biject_to` included. Traceable."""
-    # The seed serves what is drawn and not kept: nothing.
-    return -jnp.asarray(potential_energy(handlers.seed(model, 0), (data,), {}, dict(values)))
-
-
-@traced_alone
-def unconstrained(model: Model, data: PyTree, values: Sites) -> dict[str, Array]:
-    """The unconstrained values behind values of the latent sites. Traceable; supports may depend on other sites."""
-    substituted = handlers.substitute(
-        handlers.seed(model, 0), data={name: jnp.asarray(x) for name, x in values.items()}
-    )
-    trace = handlers.trace(substituted).get_trace(data)
-    return {name: _inverse(biject_to(trace[name]["fn"].support), jnp.asarray(x)) for name, x in values.items()}
-
-
-def _inverse(transform: transforms.Transform[Any], value: Float[Array, "..."]) -> Float[Array, "..."]:
-    base = transform
-    while isinstance(base, transforms.IndependentTransform):
-        base = base.base_transform
-    if not isinstance(base, transforms.StickBreakingTransform):
-        return jnp.asarray(transform.inv(value))
-    # Stick breaking: what is left after entry k is the sum of the later ones. NumPyro takes 1 minus the sum of the
-    # earlier ones, which cancels where little is left.
-    left = jnp.flip(jnp.cumsum(jnp.flip(value, -1), axis=-1), -1)[..., 1:]
-    number = value.shape[-1] - 1
-    return jnp.log(value[..., :-1]) - jnp.log(left) + jnp.log(number - jnp.arange(number))
-
-
-def _batch(data: PyTree) -> int:
-    """Points of one compiled call: fewer where the data are large."""
-    size = sum(np.size(x) for x in jax.tree.leaves(data))
-    return int(np.clip(NUMBERS_AT_ONCE // max(size, 1), 1, POINTS_AT_ONCE))
-
-
-def _in_batches(
-    function: Callable[[dict[str, np.ndarray]], Mapping[str, Array]], sites: Sites, size: int
-) -> dict[str, np.ndarray]:
-    """`function` of {site: [N ...]}, `size` entries at a time: one shape, one compilation, for every N."""
-    total = len(next(iter(sites.values())))
-    parts: list[dict[str, np.ndarray]] = []
-    for start in range(0, total, size):
-        # The last batch is filled up with its last entry.
-        index = np.minimum(np.arange(start, start + size), total - 1)
-        answer = function({name: np.asarray(x)[index] for name, x in sites.items()})
-        parts.append({name: np.asarray(x) for name, x in answer.items()})
-    return {name: np.concatenate([part[name] for part in parts])[:total] for name in parts[0]}
+def _extreme(model: UnconstrainedModel, row: Float[np.ndarray, " D"]) -> str:
+    """The number of a row that lies furthest out, in words; the first one that is none, where there is one."""
+    column = int(np.argmax(np.where(np.isfinite(row), np.abs(row), np.inf)))
+    name, place = next((name, place) for name, place in model.places.items() if column in place)
+    index = np.argwhere(place == column)[0].tolist()
+    return f"site {name!r}{index if index else ''} is {row[column]:.4g} on the unconstrained scale"
 
 
 EQUAL_WEIGHTS = 1e-8

@@ -20,12 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
-from numpyro import handlers
 from scipy.special import gammaln
 
 from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotten
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
+from bayes_mdp.inference.detection.trace import run_program
 from bayes_mdp.inference.draws.chains import Chains, Scalars, summarise_sites
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
@@ -34,7 +34,6 @@ from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.summary import LatentSites, PairMoments
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
-from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.models.partial_pooling import LEAST, PartialPooling, PooledOutcomes, pooled_outcomes, state_rows
 from bayes_mdp.numerics.products import einsum
@@ -425,11 +424,6 @@ class PooledPosterior(HyperparameterMixture):
         """False: Gibbs chains keep no density of what they draw."""
         return False
 
-    @property
-    def chains(self) -> Chains | None:
-        """Those of the hyperparameters; None: draws from the prior."""
-        return self.mcmc
-
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
 
@@ -451,7 +445,7 @@ class PooledPosterior(HyperparameterMixture):
             prior = totals[k[:, None], state, action] * state_rows[k[:, None], state, outcome]
             return np.where(known.reshape(-1)[element] > 0, prior, 0.0)
 
-        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
+        return Components(draw_by_weight(key, np.asarray(self.weights)), row_prior, None, self.num_components)
 
     @property
     def rows_vary(self) -> bool:
@@ -673,10 +667,8 @@ def _from_prior(
     _check_size(space, number)
 
     @jax.jit
-    @traced_alone
     def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:
-        with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
-            prior(space)
+        _, trace = run_program(prior, space, key=key)
         # Levels (to end or not, to stay or move, to which state) make up the rows of the states; scalars are diagnosed.
         latent = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
         levels = {name: latent[f"state_{name}"] for name in groups.levels}

@@ -45,7 +45,7 @@ from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.inference.expert_choices import Softmax, prior_with_choices
 from bayes_mdp.inference.factorised import factorised_posterior
-from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior, Factors, prove_factors
+from bayes_mdp.inference.factorised.factorised_posterior import FactorisedPosterior, prove_factors
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import NormalBelief, NormalGammaBelief
@@ -465,7 +465,7 @@ def find_route(question: Question) -> Route:
 
     def over_hyperparameters() -> Route:
         # A grid over at most two numbers, importance sampling over some more, chains over many (`method_of`).
-        hierarchy = _prove_hierarchy(program)
+        hierarchy = prove_hierarchy(program)
         best = method_of(hierarchy)
         chosen = best or COLLAPSED if method == "auto" else str(method)
         if chosen in (QUADRATURE, IMPORTANCE):
@@ -479,11 +479,11 @@ def find_route(question: Question) -> Route:
         return Route(fit, why_not, tuple(prior.free), tuple(prior.held), drawn_by=chosen)
 
     def over_branches() -> Route:
-        branches = _prove_branches(program)
+        branches = enumerated.prove_branches(program)
         return Route(enumerated.fit_of(branches), why_not, (), tuple(branches.values))
 
     def over_factors() -> Route:
-        factors = _prove_factors(program)
+        factors = prove_factors(program)
         _check_discrete(program, factors.reward_sites, sampler)
         by_draws = method == IMPORTANCE or (method == "auto" and sampler.kernel is None)
         fit = factorised_posterior.fit_of(factors, sampler, by_draws=by_draws, asked=method != "auto")
@@ -585,27 +585,9 @@ def _prove(program: Program) -> tuple[ConjugatePosterior, Known | None]:
     probe = Probe(program)
     detected = detect(probe)
     # Detection reads the jaxpr; certification compares densities at random points, by the seed of the program.
-    certify(program, detected, np.random.default_rng(int(program.fingerprint, 16)))
+    certify(program, detected, program.generator())
     known = probe.known(probe.reward["mean"]) if program.law.family == KNOWN else None
     return detected.posterior, None if known is None else Known(known, program.law.by_outcome)
-
-
-@program_cache
-def _prove_branches(program: Program) -> enumerated.Branches:
-    """Likewise for one closed form for each value of the discrete sites."""
-    return enumerated.prove_branches(program, np.random.default_rng(int(program.fingerprint, 16)))
-
-
-@program_cache
-def _prove_hierarchy(program: Program) -> Hierarchy:
-    """Likewise for conjugate sites under hyperparameters."""
-    return prove_hierarchy(program, np.random.default_rng(int(program.fingerprint, 16)))
-
-
-@program_cache
-def _prove_factors(program: Program) -> Factors:
-    """Likewise for rows in closed form beside rewards without."""
-    return prove_factors(program, np.random.default_rng(int(program.fingerprint, 16)))
 
 
 def route_line(method: str, why_not: dict[str, str]) -> str:

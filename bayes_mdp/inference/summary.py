@@ -1,7 +1,6 @@
 """A posterior that a person can read: `layout_of` (what `print(posterior)` shows) and the same as a `table`. Host-side.
 
-Every posterior class has the few methods of `Summarised`; this file turns what they return into text, and imports none
-of the classes.
+This file turns what a `Fitted` says of itself into text, and imports none of the posterior classes.
 
 A row of the transition probabilities with concentration c, c0 = sum(c) and mean p = c / c0 has
 Var P(o) = p(o) (1 - p(o)) / (c0 + 1). `row_sd` is the root of their sum: the root of the expected squared distance of
@@ -9,7 +8,7 @@ the row from its mean.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
@@ -17,10 +16,10 @@ from jaxtyping import Bool, Float, Int
 
 from bayes_mdp.inference.untried_rewards import moments_of, untried_rewards
 from bayes_mdp.inference.wide_law import wide_law
-from bayes_mdp.mdp import CanCount, StateActionSpace
+from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.mdp.protocols import CanCountPrior, describe_weight
-from bayes_mdp.mdp.space import END, PLATE_NAMES, OfSpace
+from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
@@ -28,6 +27,8 @@ from bayes_mdp.utils.validation import described, is_concrete
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bayes_mdp.inference.fitted import Fitted
 
 SHOWN_PAIRS = 10
 SHOWN_STATES = 12
@@ -91,45 +92,6 @@ class LatentSites(NamedTuple):
     r_hat: Mapping[str, np.ndarray]
 
 
-@runtime_checkable
-class Summarised(OfSpace, CanCount, Protocol):
-    """The members that a posterior needs for `table` and `layout_of`."""
-
-    @property
-    def independent_rows(self) -> bool:
-        """Whether the rows and rewards of different pairs are independent."""
-        ...
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether the arrays have extra leading axes (under `vmap`)."""
-        ...
-
-    def pair_moments(self) -> PairMoments:
-        """What the table needs, pair by pair. Traceable: moments that do not exist are nan or inf, not refused."""
-        ...
-
-    def num_rewards_observed(self) -> float | None:
-        """Number of observed rewards; None where all rewards are known."""
-        ...
-
-    def method_lines(self) -> dict[str, str]:
-        """{heading: text}: how it was inferred, and how well."""
-        ...
-
-    def latent_sites(self) -> LatentSites | None:
-        """The latent sites beside rows and rewards; None: there are none."""
-        ...
-
-    def problems(self) -> list[str]:
-        """Problems to know of before it is used, one sentence each."""
-        ...
-
-    def notes(self) -> list[str]:
-        """What the draws of its chains cannot show, one sentence each."""
-        ...
-
-
 Observed = tuple[tuple[str, int], ...]
 """(Name, number of values) of each site that a prior program observes itself."""
 
@@ -152,7 +114,7 @@ def check_has_summary(posterior: object) -> None:
         raise TypeError(f"posterior is {described(posterior)}, expected {expected}")
 
 
-def table(posterior: Summarised) -> "pd.DataFrame":
+def table(posterior: "Fitted") -> "pd.DataFrame":
     """The posterior as a DataFrame: a row for every legal state and action, the most uncertain first.
 
     Columns: (step,) state, action (names); `visits`, observed transitions; `reward_mean`, `reward_sd` of the expected
@@ -181,7 +143,7 @@ def table(posterior: Summarised) -> "pd.DataFrame":
     return frame
 
 
-def describe(posterior: Summarised) -> str:
+def describe(posterior: "Fitted") -> str:
     """What `print(posterior)` shows.
 
     Args:
@@ -193,7 +155,7 @@ def describe(posterior: Summarised) -> str:
     return layout_of(posterior).text()
 
 
-def layout_of(posterior: Summarised) -> Section:
+def layout_of(posterior: "Fitted") -> Section:
     """Method, evidence, extent of the data, latent sites, warnings, most uncertain pairs.
 
     A posterior without values (inside a compiled function) or with extra leading axes (under `vmap`) has its `repr`.
@@ -223,7 +185,7 @@ def layout_of(posterior: Summarised) -> Section:
     )
 
 
-def _columns(posterior: Summarised) -> dict[str, np.ndarray]:
+def _columns(posterior: "Fitted") -> dict[str, np.ndarray]:
     """The columns of the table: legal pairs in its order."""
     space = posterior.space
     moments = jax.tree.map(lambda x: np.asarray(x, float), moments_of(posterior))
@@ -291,7 +253,7 @@ def _outcome_labels(
     return _objects(names)[np.where(shown, outcome, -1)]
 
 
-def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, Facts]:
+def _head(posterior: "Fitted", columns: dict[str, np.ndarray]) -> tuple[str, Facts]:
     space, tried = posterior.space, columns["visits"] > 0
     steps = "" if space.horizon is None else f"{_count(space.horizon, 'step')} x "
     ends = ", episodes can end" if space.ends else ""
@@ -315,7 +277,7 @@ def _head(posterior: Summarised, columns: dict[str, np.ndarray]) -> tuple[str, F
     return title, Facts(lines)
 
 
-def _independence(posterior: Summarised) -> str:
+def _independence(posterior: "Fitted") -> str:
     """Whether pairs share parameters; if so, the first two that do, where that is known."""
     if posterior.independent_rows:
         return "independent"
@@ -323,7 +285,7 @@ def _independence(posterior: Summarised) -> str:
     return f"not independent: {shared or 'pairs may share parameters'} (bm.explain has all sites)"
 
 
-def _without_data(posterior: Summarised) -> list[str]:
+def _without_data(posterior: "Fitted") -> list[str]:
     """Pairs that were never tried, and those that an informative prior alone knows."""
     # Illegal pairs are not missing.
     missing = np.asarray(posterior.visit_counts()) <= 0
@@ -345,7 +307,7 @@ def _without_data(posterior: Summarised) -> list[str]:
     return sentences
 
 
-def _warnings(posterior: Summarised, columns: dict[str, np.ndarray]) -> list[str]:
+def _warnings(posterior: "Fitted", columns: dict[str, np.ndarray]) -> list[str]:
     """One line per thing that a reader should not miss."""
     # In the order in which they matter: data at all, pairs without, rewards that cannot be trusted.
     visits, share, paid, reward_sd = (columns[name] for name in ("visits", "prior_share", "reward_share", "reward_sd"))

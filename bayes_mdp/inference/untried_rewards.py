@@ -5,17 +5,20 @@ policy that maximises the mean tries them all. Means that lie below those of all
 and are not looked for.
 """
 
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from bayes_mdp.mdp import CanCount
 from bayes_mdp.mdp.space import OfSpace
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, in_numpy
 from bayes_mdp.utils.messages import see
+
+if TYPE_CHECKING:
+    from bayes_mdp.inference.summary import PairMoments
 
 ROUNDING = 1e-9
 ERRORS = 4.0
@@ -72,36 +75,16 @@ class UntriedRewards(NamedTuple):
 
 
 @runtime_checkable
-class _Moments(Protocol):
-    """What of `PairMoments` is looked at."""
-
-    @property
-    def reward(self) -> Float[Array, "*H S A"]: ...
-
-    @property
-    def reward_variance(self) -> Float[Array, "*H S A"]: ...
-
-
-Moments = TypeVar("Moments")
-Moments_co = TypeVar("Moments_co", covariant=True)
-
-
-@runtime_checkable
-class HasMoments(Protocol[Moments_co]):
+class HasMoments(OfSpace, CanCount, Protocol):
     """A posterior with means and variances of all pairs."""
 
-    def pair_moments(self) -> Moments_co:
-        """Of some kind; arrays [*H S A] and [*H S A O]."""
+    def pair_moments(self) -> "PairMoments":
+        """Arrays [*H S A] and [*H S A O]."""
         ...
 
-
-@runtime_checkable
-class _Counted(OfSpace, CanCount, Protocol):
-    """The members of a posterior that are needed (those of `Summarised`)."""
-
-    def pair_moments(self) -> _Moments: ...
-
-    def num_rewards_observed(self) -> float | None: ...
+    def num_rewards_observed(self) -> float | None:
+        """Number of observed rewards; None where all rewards are known."""
+        ...
 
 
 def untried_rewards(posterior: object) -> UntriedRewards | None:
@@ -119,7 +102,7 @@ def untried_rewards(posterior: object) -> UntriedRewards | None:
         The pairs; None: there are none, or it is not known: rewards are known numbers or were never observed, nothing
         was tried, the posterior is of another kind.
     """
-    if not isinstance(posterior, _Counted) or not posterior.num_rewards_observed():
+    if not isinstance(posterior, HasMoments) or not posterior.num_rewards_observed():
         # Without rewards nothing was tried in this sense.
         return None
     # Legal pairs with data against legal pairs without.
@@ -155,7 +138,7 @@ def _error(posterior: object, variance: Float[np.ndarray, "*H S A"]) -> Float[np
     return ERRORS * np.sqrt(np.where(np.isfinite(variance), variance, 0.0) / max(size, 1.0))
 
 
-def moments_of(posterior: "HasMoments[Moments]") -> "Moments":
+def moments_of(posterior: HasMoments) -> "PairMoments":
     """`pair_moments` in NumPy arrays of float64. Host-side: closed forms in NumPy; of draws one compiled program.
 
     Where it is shown that a mean reward has no expectation it is nan, its variance inf.
@@ -182,5 +165,5 @@ class _KnowsMissingMeans(Protocol):
 
 
 @eqx.filter_jit
-def _moments_in_jit(posterior: "HasMoments[Moments]") -> "Moments":
+def _moments_in_jit(posterior: HasMoments) -> "PairMoments":
     return posterior.pair_moments()

@@ -10,11 +10,13 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed.collapse import log_evidence
+from bayes_mdp.inference.collapsed.hierarchy import prove_hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import refit
 from bayes_mdp.inference.detection.trace import Program
 from bayes_mdp.inference.draws.chains import SamplingWarning
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import HIERARCHICAL, _prove_factors, _prove_hierarchy, prove
+from bayes_mdp.inference.factorised.factorised_posterior import prove_factors
+from bayes_mdp.inference.route import HIERARCHICAL, prove
 from bayes_mdp.mdp.data.transitions import without_rewards
 from tests.inference.branching_programs import DATA, HIDDEN, SIGNALS, SPACE, Branching, _conditional, programs
 
@@ -29,7 +31,7 @@ def route_of(program: Branching) -> str:
         _check_exact(program)
     elif method in HIERARCHICAL:
         with jax.enable_x64(True):
-            _check_collapsed(program, _prove_hierarchy(traced))
+            _check_collapsed(program, prove_hierarchy(traced))
     elif method == "factorised":
         _check_rows(traced, program)
     return method
@@ -37,7 +39,7 @@ def route_of(program: Branching) -> str:
 
 def _check_rows(traced: Program, program: Branching) -> None:
     """The rows are exact; the rewards need chains, which the slow test runs."""
-    rows = refit(jax.tree.map(np.array, _prove_factors(traced).rows), without_rewards(DATA))
+    rows = refit(jax.tree.map(np.array, prove_factors(traced).rows), without_rewards(DATA))
     assert abs(float(rows.mean_mdp().transition_probs[0, 0, 0]) - program.truth()["prob"]) < 1e-6, program
 
 

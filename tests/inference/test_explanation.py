@@ -259,15 +259,16 @@ def joint(space):
 def test_a_pseudo_count_over_two_sites_is_that_over_one():
     """The densities that the chains get, and their gradients, are equal; they were nan."""
     from bayes_mdp.inference.collapsed.collapse import log_evidence
+    from bayes_mdp.inference.collapsed.hierarchy import prove_hierarchy
     from bayes_mdp.inference.conjugate.conjugate_posterior import refit
     from bayes_mdp.inference.draws.methods import NUTS
-    from bayes_mdp.inference.route import _prove_hierarchy, prove
+    from bayes_mdp.inference.route import prove
 
     found = []
     for prior in (pairs, joint):
         program, route = prove(prior, SPACE, "collapsed", NUTS())
         assert route.fit.method == "collapsed"
-        hierarchy = _prove_hierarchy(program)
+        hierarchy = prove_hierarchy(program)
         assert hierarchy.hyperparameters == ("count",)
         seen = refit(jax.tree.map(np.array, hierarchy.prior), DATA)
         with jax.enable_x64(True):

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.experiments.results import NORMAL_QUANTILE, half_width
-from bayes_mdp.inference.summary import Summarised
-from bayes_mdp.inference.untried_rewards import moments_of
+from bayes_mdp.inference.untried_rewards import HasMoments, moments_of
 from bayes_mdp.mdp import CanCount, CanMean, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import END, OfSpace
@@ -186,7 +185,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
     visits = np.asarray(posterior.visit_counts())
     visits = visits if space.horizon is None else visits[step]
     shown = space.action_names[:MOST_ACTIONS]
-    spread = _standard_deviations(posterior, step) if isinstance(posterior, Summarised) else None
+    spread = _standard_deviations(posterior, step) if isinstance(posterior, HasMoments) else None
     num_blocks = 1 if spread is None else 2
     figure, axes, columns = _axes(len(shown) + 2, num_blocks)
     needed = 0.0
@@ -218,7 +217,7 @@ def plot_posterior(posterior: HasTables, *, step: int = 0) -> "Figure":
 
 
 def _standard_deviations(
-    posterior: Summarised, step: int
+    posterior: HasMoments, step: int
 ) -> tuple[Float[np.ndarray, "S A O"], Float[np.ndarray, "S A"]]:
     """Of each transition probability, next states in their order and then the end, and of each mean reward."""
     space, moments = posterior.space, moments_of(posterior)

@@ -7,6 +7,7 @@ priors and large data in few numbers (`Classes`, `Grouped`); the model; Metropol
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -62,16 +63,13 @@ def with_prior_arrays(posterior: ConjugatePosterior, leaves: Sequence[AnyArray])
     return with_parameters(posterior, leaves[0], belief)
 
 
+@lru_cache(maxsize=64)
 def find_classes(hierarchy: Hierarchy) -> Classes:
     """The classes of entries that are equal whatever the hyperparameters are, by the data flow. Host side."""
-    index = [_number_classes(x) for x in hierarchy.symbols]
+    # 0, 1, ... for the different symbols.
+    index = [np.unique(x, return_inverse=True)[1].astype(np.int32).reshape(x.shape) for x in hierarchy.symbols]
     first = tuple(np.unique(i, return_index=True)[1].astype(np.int32) for i in index)
     return Classes(tuple(index), first)
-
-
-def _number_classes(symbols: np.ndarray) -> np.ndarray:
-    """0, 1, ... for the different symbols."""
-    return np.unique(symbols, return_inverse=True)[1].astype(np.int32).reshape(symbols.shape)
 
 
 def compress(hierarchy: Hierarchy, classes: Classes, values: Values) -> tuple[Float[Array, "N _"], ...]:

@@ -137,11 +137,6 @@ class CollapsedPosterior(HyperparameterMixture):
         """How it was inferred: "quadrature", "importance", or "collapsed" (by chains)."""
         return self.route
 
-    @property
-    def chains(self) -> Chains | None:
-        """Those of the hyperparameters; None: there are none."""
-        return self.mcmc
-
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
 
@@ -162,7 +157,7 @@ class CollapsedPosterior(HyperparameterMixture):
             return jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
 
         varied = reward_prior if isinstance(rewards, RewardCells) else None
-        return Components.of(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
+        return Components(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
 
     @property
     def rows_vary(self) -> bool:
@@ -438,7 +433,7 @@ class CollapsedPosterior(HyperparameterMixture):
             return replace(self, data_statistics=data_statistics, route=COLLAPSED, integration=None).refit(
                 jax.random.wrap_key_data(jnp.asarray(self.stream))
             )
-        after = from_integral(self.hierarchy, integrated, data_statistics, self._classes(), self.options)
+        after = from_integral(self.hierarchy, integrated, data_statistics, find_classes(self.hierarchy), self.options)
         return replace(after, stream=self.stream, share=self.share)
 
     def _rng(self) -> np.random.Generator:
@@ -483,7 +478,7 @@ class CollapsedPosterior(HyperparameterMixture):
         resampled = {name: jnp.asarray(x)[chosen] for name, x in self.hyperparameters.items()}
         # Each move leaves p(h | all data) invariant, the conjugate sites integrated out.
         hyperparameters = moved(key_move, self.hierarchy, self.data_statistics, resampled, self.moves)
-        values = compress(self.hierarchy, self._classes(), hyperparameters)
+        values = compress(self.hierarchy, find_classes(self.hierarchy), hyperparameters)
         hyperparameters, values = jax.tree.map(
             lambda new, old: jnp.where(learnt, new.astype(old.dtype), old),
             (hyperparameters, values),
@@ -544,14 +539,12 @@ class CollapsedPosterior(HyperparameterMixture):
         # The reward of the cell: its belief after earlier data, then the marginal density of one more.
         weight, reward = map(jnp.asarray, transition.observed_rewards(weight, by_outcome=rewards.by_outcome))
         element = rewards.element(cell, outcome)
-        leaves = [v[:, i.at[element].get(mode="clip")] for v, i in self._reward_parameters()]
+        parameters = zip(map(jnp.asarray, self.values[1:]), map(jnp.asarray, self.index[1:]), strict=True)
+        leaves = [v[:, i.at[element].get(mode="clip")] for v, i in parameters]
         belief = jax.tree.unflatten(jax.tree.structure(rewards.prior), leaves)
         belief = belief.after(jnp.asarray(rewards.data).at[element].get(mode="clip"))
         density = belief.log_marginal(belief.statistics(weight, rewards.standardised(cell, outcome, reward)))
         return gain + jnp.where((element < len(rewards.data)) & (weight > 0), density, 0.0)
-
-    def _reward_parameters(self) -> list[tuple[Array, Array]]:
-        return [(jnp.asarray(v), jnp.asarray(i)) for v, i in zip(self.values[1:], self.index[1:], strict=True)]
 
     @property
     def refits_on_host(self) -> bool:
@@ -592,16 +585,13 @@ class CollapsedPosterior(HyperparameterMixture):
         assert self.hierarchy is not None
         # NUTS on p(h | all data), conjugate sites integrated out, from scratch: the old draws are not used.
         chains = run_chains(key, hyperparameter_model(self.hierarchy), self.data_statistics, self.options)
-        fitted = from_draws(self.hierarchy, chains.draws, self.data_statistics, self._classes(), self.num_components)
+        fitted = from_draws(
+            self.hierarchy, chains.draws, self.data_statistics, find_classes(self.hierarchy), self.num_components
+        )
         settings = {"options": self.options, "share": self.share, "moves": self.moves}
         fitted = replace(fitted, stream=self.stream, mcmc=None if self.mcmc is None else chains, **settings)
         # The carry of a loop keeps its types.
         return jax.tree.map(lambda new, old: new.astype(old.dtype), fitted, self)
-
-    def _classes(self) -> Classes:
-        first = tuple(_first(i, v.shape[-1]) for i, v in zip(self.index, self.values, strict=True))
-        # One element of each class suffices to compute the values of the class.
-        return Classes(self.index, first)
 
     def thinned(self, key: PRNGKeyArray, num: int, *, moves: int | None = None) -> "CollapsedPosterior":
         """The same posterior with `num` equally weighted components, to be carried through a compiled loop.
@@ -620,7 +610,8 @@ class CollapsedPosterior(HyperparameterMixture):
         moves = (0 if self.refits_on_host else MOVES) if moves is None else moves
         hyperparameters: Mapping[str, AnyArray]
         thin = self
-        if self.route == QUADRATURE and self._is_smooth(key):
+        smooth = self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
+        if self.route == QUADRATURE and smooth:
             # Between the nodes too: as many draws of the continuous posterior, of its own route and share.
             integrated, dtype = self._integrate(host_generator(key), self.data_statistics, num), self.values[0].dtype
             hyperparameters = integrated.hyperparameters
@@ -647,10 +638,6 @@ class CollapsedPosterior(HyperparameterMixture):
             options=options,
             moves=moves,
         )
-
-    def _is_smooth(self, key: PRNGKeyArray) -> bool:
-        """Whether draws between the nodes can be made."""
-        return self.integration is not None and self.hierarchy is not None and is_concrete(key, self)
 
 
 def from_draws(
@@ -763,17 +750,6 @@ def forgotten(posterior: ConjugatePosterior) -> ConjugatePosterior:
     rewards = rewards.before_data()
     visits = None if posterior.visits is None else jnp.zeros(jnp.shape(posterior.visits))
     return replace(posterior, transition_probs=rows, reward_cells=rewards, visits=visits, constant=jnp.zeros(()))
-
-
-def _first(index: Int[AnyArray, "..."], size: int) -> Int[AnyArray, " {size}"]:
-    """One entry of each class."""
-    if is_concrete(index):  # on the host: nothing is compiled
-        first, classes = np.zeros(size, np.int32), np.ravel(np.asarray(index))
-        # The last element of a class wins; any one would do.
-        first[classes] = np.arange(classes.size, dtype=np.int32)
-        return first
-    flat = jnp.ravel(jnp.asarray(index))
-    return jnp.zeros(size, jnp.int32).at[flat].set(jnp.arange(flat.size, dtype=jnp.int32))
 
 
 NUM_RECHECKED = 2

@@ -24,11 +24,12 @@ from bayes_mdp.inference.detection.detect import Detected, detect
 from bayes_mdp.inference.detection.detect_rows import check_sites
 from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, inside
-from bayes_mdp.inference.detection.trace import Program, compiled
+from bayes_mdp.inference.detection.trace import Program, compiled, run_program
 from bayes_mdp.inference.draws.chains import Site
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel, Values
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.utils.typing import AnyArray
@@ -160,15 +161,14 @@ def with_parameters(
     return eqx.tree_at(lambda p: p.reward_cells.prior, data_statistics, belief)
 
 
-@traced_alone
 def draw_sites(program: Program, names: tuple[str, ...], key: PRNGKeyArray) -> dict[str, Array]:
     """One draw of these sites from the prior program. Traceable; nothing else is computed once it is compiled."""
-    with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=key):
-        program.prior(program.space)
+    _, trace = run_program(program.prior, program.space, key=key)
     return {name: jnp.asarray(trace[name]["value"]) for name in names}
 
 
-def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
+@program_cache
+def prove_hierarchy(program: Program) -> Hierarchy:
     """The hierarchy of a program, certified at several values of its hyperparameters. Host side.
 
     Raises:
@@ -178,6 +178,7 @@ def prove_hierarchy(program: Program, rng: np.random.Generator) -> Hierarchy:
     if any(site.name == EVIDENCE for site in program.sites):
         raise NotConjugate(f"prior: site {EVIDENCE!r} has a name of the library's own, expected another name")
     # Structure by data flow, then numbers: at further hyperparameter values the closed form must match the program.
+    rng = program.generator()
     hierarchy, forms = find_hierarchy(program, rng)
     # The first values only gave the tables; at the others the closed form is compared with the program.
     for values, detected in forms[1:]:

@@ -8,7 +8,7 @@ planned with, layer by layer.
 The draws of pairs that NumPy makes (`conjugate_pair_draws`) come last: from a posterior, or from a mixture of such.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -35,7 +35,7 @@ from bayes_mdp.inference.conjugate.rewards import ComponentPrior, Rewards, SiteD
 from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief
 from bayes_mdp.inference.families.normal import MIN_CONCENTRATION, NormalGammaBelief
-from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
+from bayes_mdp.inference.fitted import Fitted, Law, LawDraws, draw_batch
 from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, key_of_outcome
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
@@ -50,7 +50,7 @@ from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.random.wide_dirichlet import WideRows, suits_jumps
-from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
+from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
     check_bool,
@@ -119,15 +119,6 @@ ROWS, WIDE_ROWS = 1, 16
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 _LEAST_ROWS = 64  # of a buffer for a log
-
-
-def draw_batch(
-    draw: Callable[[PRNGKeyArray], MDP | SparseMDP], key: PRNGKeyArray, sample_shape: tuple[int, ...]
-) -> MDP | SparseMDP:
-    """One draw, or a batch with leading axes `sample_shape` on every array."""
-    for _ in sample_shape:
-        draw = jax.vmap(draw)
-    return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
 
 class ConjugatePosterior(Fitted):
@@ -276,18 +267,6 @@ class ConjugatePosterior(Fitted):
         """Where the elements of the program's sites lie in the arrays; (): not known."""
         return () if self.sites is None else (self.sites,)
 
-    def site_values(self, rows: Float[AnyArray, "M K"], rewards: SiteDraws) -> Mapping[str, Float[Array, "..."]]:
-        """{site of the program: value} for one draw of both parts' `sample_sites`; empty without a table of sites.
-
-        Args:
-            rows: one draw of all unknown rows.
-            rewards: one draw of the parameters of all rewards.
-
-        Returns:
-            Site -> an array of the shape that the site has in the program.
-        """
-        return {} if self.sites is None else self.sites.values(rows, rewards)
-
     @property
     def legal(self) -> Bool[AnyArray, "S A"] | None:
         """Which actions exist; None: all do."""
@@ -340,9 +319,6 @@ class ConjugatePosterior(Fitted):
         if is_concrete(self, key):
             # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
             return _sample_in_jit(self, key, sample_shape)
-        return self._sample(key, sample_shape)
-
-    def _sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
         return draw_batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
@@ -791,7 +767,7 @@ class ConjugatePosterior(Fitted):
             visits = add_at(visits, cell, weight)
         # Known rows learn nothing; their log-probabilities still belong to the evidence.
         if rows.known is not None:
-            constant = constant + _sum_by_weight(weight, rows.log_known(cell, outcome))
+            constant = constant + xp.where(weight != 0, weight * rows.log_known(cell, outcome), 0.0).sum()
         rows = rows.update(cell, outcome, weight)
         return replace(self, transition_probs=rows, visits=visits, constant=constant)
 
@@ -895,10 +871,6 @@ class ConjugatePosterior(Fitted):
         return sentences
 
 
-def _sum_by_weight(weight: Float[AnyArray, "*N"], terms: LogDensity) -> RealScalar:
-    return xp.where(weight != 0, weight * terms, 0.0).sum()
-
-
 def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
     array = np.asarray(values)
     return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
@@ -911,7 +883,7 @@ def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:
 
 @eqx.filter_jit
 def _sample_in_jit(posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
-    return posterior._sample(key, sample_shape)
+    return draw_batch(posterior._draw, key, sample_shape)
 
 
 def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
@@ -989,33 +961,23 @@ class Components:
     Args:
         choose: number -> the components of so many draws.
         row_prior: (components [N], elements [U] of the stacked site rows) -> concentrations before data.
-        range_of: elements -> the smallest and largest of these over all components.
         reward_prior: (components [N], elements [M] of the reward sites) -> the beliefs before data; None: they are
             the same in all components.
+        number: K.
     """
 
     choose: Callable[[int], Int[np.ndarray, " N"]]
     row_prior: Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " U"]], Float[np.ndarray, "N U"]]
-    range_of: Callable[[Int[np.ndarray, " U"]], tuple[Float[np.ndarray, " U"], Float[np.ndarray, " U"]]]
     reward_prior: ComponentPrior | None
+    number: int
 
-    @classmethod
-    def of(
-        cls,
-        choose: Callable[[int], Int[np.ndarray, " N"]],
-        row_prior: Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " U"]], Float[np.ndarray, "N U"]],
-        reward_prior: ComponentPrior | None,
-        number: int,
-    ) -> "Components":
-        """Components 0 to number - 1 (arguments: see the class)."""
-
-        def range_of(element: Int[np.ndarray, " U"]) -> tuple[Float[np.ndarray, " U"], Float[np.ndarray, " U"]]:
-            # In blocks: there may be a thousand components with a million elements.
-            step = max(1, BLOCK // max(len(element), 1))
-            parts = [row_prior(np.arange(k, min(k + step, number)), element) for k in range(0, number, step)]
-            return np.min([x.min(0) for x in parts], 0), np.max([x.max(0) for x in parts], 0)
-
-        return cls(choose, row_prior, range_of, reward_prior)
+    def range_of(self, element: Int[np.ndarray, " U"]) -> tuple[Float[np.ndarray, " U"], Float[np.ndarray, " U"]]:
+        """The smallest and largest concentrations of elements over all components."""
+        # In blocks: there may be a thousand components with a million elements.
+        step = max(1, BLOCK // max(len(element), 1))
+        starts = range(0, self.number, step)
+        parts = [self.row_prior(np.arange(k, min(k + step, self.number)), element) for k in starts]
+        return np.min([x.min(0) for x in parts], 0), np.max([x.max(0) for x in parts], 0)
 
 
 def conjugate_pair_draws(

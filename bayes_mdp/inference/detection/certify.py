@@ -9,7 +9,7 @@ does not hide what another site does, and its rounding is no fault.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int
-from numpyro import handlers
 from scipy.special import gammaln
 
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
@@ -27,12 +26,11 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import batch_shape
 from bayes_mdp.inference.detection.probe import NotConjugate
-from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes
+from bayes_mdp.inference.detection.trace import KNOWN, Message, Program, density, dtypes, run_program
 from bayes_mdp.inference.families.family import check_conjugacy, gamma_terms, normal_terms, reward_laws
 from bayes_mdp.mdp import Transitions
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models import joint
-from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.joint import OBSERVED_NEXT_STATE, OBSERVED_REWARD
 from bayes_mdp.models.reward_laws import law_at
 from bayes_mdp.models.sufficient_statistics import Statistics, has_statistics
@@ -157,13 +155,9 @@ def _densities_in_jit(
 ) -> Callable[[dict[str, ArrayLike], Statistics | Transitions], dict[str, Float[Array, ""]]]:
     model = joint(program.prior, program.space)
 
-    @traced_alone
     def densities(values: dict[str, ArrayLike], data: Statistics | Transitions) -> dict[str, Float[Array, ""]]:
-        data_of: Any = values  # numpy arrays too
-        substituted = handlers.substitute(data=data_of)
-        with handlers.block(), handlers.trace() as trace, handlers.seed(rng_seed=0), substituted:
-            # NumPyro's own trace of the conditioned program.
-            model(data)
+        # NumPyro's own trace of the conditioned program.
+        _, trace = run_program(model, data, values)
         return {name: _total(message) for name, message in trace.items() if message["type"] == "sample"}
 
     return small_jit(densities)

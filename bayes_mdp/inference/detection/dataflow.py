@@ -250,46 +250,24 @@ def by_labels(
     return Entries(**fields, sites=sites_of(*parts), transform=parts[0].transform)
 
 
-def _gather(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    index, params = numbers_of(*inputs[1:]), equation.params
-    if index is None:  # Which entry is taken is not known: it depends on what the index depends on.
-        return None
+def _by_places(parts: int, **changed: object) -> Rule:
+    """The first `parts` inputs hold entries, the others say where they go; not known: none of it is.
 
-    def labels(x: np.ndarray, at: np.ndarray) -> AnyArray:
-        return jax.lax.gather(
-            x,
-            at,
-            params["dimension_numbers"],
-            params["slice_sizes"],
-            unique_indices=params["unique_indices"],
-            indices_are_sorted=params["indices_are_sorted"],
-            mode=params["mode"],
-            fill_value=-1,
-        )
+    Args:
+        parts: so many.
+        changed: parameters of the primitive, as it is run on labels.
+    """
 
-    fill = np.nan if params["fill_value"] is None else params["fill_value"]
-    return by_labels(domain, [domain.entries(inputs[0])], labels, index, fill)
+    def rule(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
+        places = numbers_of(*inputs[parts:])
+        if places is None:  # Which entry is taken is not known: it depends on what the places depend on.
+            return None
+        bind, params = equation.primitive.bind, equation.params
+        fill = np.nan if params.get("fill_value") is None else params["fill_value"]
+        moved = [domain.entries(x) for x in inputs[:parts]]
+        return by_labels(domain, moved, lambda *x: bind(*x, **{**params, **changed}), places, fill)
 
-
-def _dynamic_slice(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    starts = numbers_of(*inputs[1:])
-    if starts is None:
-        return None
-    bind = equation.primitive.bind
-    return by_labels(domain, [domain.entries(inputs[0])], lambda x, *at: bind(x, *at, **equation.params), starts)
-
-
-def _dynamic_update_slice(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
-    starts = numbers_of(*inputs[2:])
-    if starts is None:
-        return None
-    bind, parts = equation.primitive.bind, [domain.entries(x) for x in inputs[:2]]
-    return by_labels(domain, parts, lambda x, new, *at: bind(x, new, *at, **equation.params), starts)
-
-
-def _pad(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries:
-    bind, parts = equation.primitive.bind, [domain.entries(x) for x in inputs]
-    return by_labels(domain, parts, lambda x, padding: bind(x, padding, **equation.params))
+    return rule
 
 
 def _scatter(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries | None:
@@ -431,18 +409,13 @@ def _div(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries
 
 def _is_odds(domain: Domain, x: Entries, y: Entries) -> bool:
     """x / (1 - x) of one element between zero and one."""
-    symbols = domain.symbols
-    if x.shape != y.shape or not _is_element(domain, x) or not np.array_equal(x.element, y.element):
-        return False
-    complement = symbols.equals(y.coefficient, -1.0) & symbols.equals(y.offset, 1.0) & (y.power == 1.0)
-    return bool((complement & domain.unit[x.element]).all())
+    same = x.shape == y.shape and np.array_equal(x.element, y.element)
+    return same and _is_element(domain, x) and _is_complement(domain, y, 1.0)
 
 
 def _is_element(domain: Domain, x: Entries) -> bool:
     """Every entry is one element itself."""
-    symbols = domain.symbols
-    form = (x.element >= 0) & (x.power == 1.0) & symbols.equals(x.coefficient, 1.0) & symbols.equals(x.offset, 0.0)
-    return x.transform is None and x.element.size > 0 and bool(form.all())
+    return x.element.size > 0 and bool(domain.symbols.affine_in_element(x, 1.0, 0.0).all())
 
 
 def product_of(domain: Domain, x: Entries, y: Entries, name: str, function: Callable[..., np.ndarray]) -> Entries:
@@ -529,9 +502,8 @@ def _log1p(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entri
 
 def _is_complement(domain: Domain, x: Entries, offset: float) -> bool:
     """offset - x, of elements between zero and one."""
-    symbols = domain.symbols
-    form = (x.element >= 0) & (x.power == 1.0) & symbols.equals(x.coefficient, -1.0) & symbols.equals(x.offset, offset)
-    return x.transform is None and x.element.size > 0 and bool(form.all()) and bool(domain.unit[x.element].all())
+    form = domain.symbols.affine_in_element(x, -1.0, offset)
+    return x.element.size > 0 and bool(form.all()) and bool(domain.unit[x.element].all())
 
 
 def _as_element(x: Entries, symbols: Symbols) -> Entries:
@@ -665,10 +637,10 @@ RULES: dict[str, Rule] = {
         }
     ),
     # known indices, predicates and exponents are read as numbers
-    "gather": _gather,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "pad": _pad,
+    "gather": _by_places(1, fill_value=-1),
+    "dynamic_slice": _by_places(1),
+    "dynamic_update_slice": _by_places(2),
+    "pad": _by_places(2),
     "scatter": _scatter,
     "select_n": _select,
     "pow": _pow,

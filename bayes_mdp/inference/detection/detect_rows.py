@@ -8,10 +8,8 @@ once; the arithmetic is the same for numbers and inside a trace, where the param
 """
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
@@ -20,6 +18,7 @@ from bayes_mdp.inference.detection.entries import Entries
 from bayes_mdp.inference.detection.probe import Probe, first, in_the_way
 from bayes_mdp.inference.detection.trace import KNOWN, Site, site_families
 from bayes_mdp.inference.families.family import RewardBelief
+from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_probability_rows, first_index
 
@@ -191,7 +190,6 @@ class Assembly(NamedTuple):
             return blocks[0]
         # A concentration of zero: no such outcome. Rows of fewer outcomes are padded with it.
         width = max(block.shape[-1] for block in blocks)
-        xp = _library(blocks)
         return xp.concatenate([xp.pad(b, ((0, 0), (0, width - b.shape[1]))) for b in blocks])
 
     def belief(self, parameters: Parameters, precision: Real[AnyArray, "*cells"] | None) -> RewardBelief | None:
@@ -213,7 +211,7 @@ class Assembly(NamedTuple):
             )
         if self.family.is_vector():
             blocks = [_rows(site, parameters[site.name]) for site in self.joint]
-            return family(_library(blocks).concatenate(blocks))
+            return family(xp.concatenate(blocks))
         stacked = _join_parameters(self.joint, parameters)
         if self.noise_cell is not None:
             assert precision is not None  # normal rewards whose noise is known have one
@@ -230,7 +228,6 @@ class Assembly(NamedTuple):
             means, rates = _join_parameters(self.plain, parameters), _join_parameters(self.gammas, parameters)
             pair = {"loc": means["loc"], "pseudo_count": means["precision"]}
             parts.append(pair | {name: value[self.order] for name, value in rates.items()})
-        xp = _library([part["loc"] for part in parts])
         return {name: xp.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     @property
@@ -244,19 +241,13 @@ def _rows(site: Site, parameters: Mapping[str, AnyArray]) -> Real[AnyArray, "M K
     if site.family == "Dirichlet":
         return parameters["concentration"].reshape(-1, site.shape[-1])
     concentrations = [parameters["concentration1"].ravel(), parameters["concentration0"].ravel()]
-    return _library(concentrations).stack(concentrations, axis=-1)
+    return xp.stack(concentrations, axis=-1)
 
 
 def _join_parameters(sites: tuple[Site, ...], parameters: Parameters) -> dict[str, Real[AnyArray, " L"]]:
     """Parameters of sites of one family, one after the other."""
     names = tuple(parameters[sites[0].name])
-    xp = _library([parameters[sites[0].name][names[0]]])
     return {name: xp.concatenate([parameters[site.name][name].ravel() for site in sites]) for name in names}
-
-
-def _library(arrays: list[AnyArray]) -> ModuleType:
-    """numpy for numpy arrays: eager JAX would compile every operation."""
-    return np if all(isinstance(x, np.ndarray) for x in arrays) else jnp
 
 
 def detect_rows(
@@ -280,8 +271,9 @@ def detect_rows(
     names = tuple((site.name, batch_shape(site)) for site in sites)
     shape = (*program.space.shape, program.space.n_outcomes)
     legal = True if program.space.legal is None else program.space.legal[..., None]
-    # The common case needs no tables: the law is the sites, row by row.
-    if _is_identity(index, stacked) and not fixed.any():
+    # The common case needs no tables: the law is the stacked rows, in their order.
+    same = stacked.shape[-1] == index.shape[-1] and np.array_equal(index.ravel(), stacked.ravel())
+    if same and not fixed.any():
         return dirichlet_rows(prior, shape, sites=names), stacked, legal & (np.reshape(prior, shape) > 0)
     # Step 3: where each element lies in the stacked rows, and so each entry of the law; the last place is "none".
     row_of, column_of = np.full((2, 2 * probe.layout.size + 1), -1)
@@ -327,11 +319,6 @@ def _partners(probe: Probe, sites: tuple[Site, ...], index: Int[np.ndarray, "...
         elements = probe.layout.elements(site.name)
         partner[elements + size] = elements[..., ::-1]
     return partner[index]
-
-
-def _is_identity(index: Int[np.ndarray, "*H S A O"], stacked: Int[np.ndarray, "M K"]) -> bool:
-    """Whether the law is the stacked rows, in their order."""
-    return stacked.shape[-1] == index.shape[-1] and np.array_equal(index.ravel(), stacked.ravel())
 
 
 def _stack(blocks: list[np.ndarray], padding: int) -> np.ndarray:

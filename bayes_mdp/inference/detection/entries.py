@@ -131,6 +131,11 @@ class Symbols:
             close = np.abs(self._values[compact(ids)] - number) <= ROUNDING * abs(number)
         return np.broadcast_to(close, ids.shape)
 
+    def affine_in_element(self, x: "Entries", coefficient: float, offset: float) -> Bool[np.ndarray, "..."]:
+        """Where an entry is offset + coefficient times one element, these being the numbers."""
+        form = (x.element >= 0) & (x.power == 1.0) & (x.transform is None)
+        return np.asarray(form & self.equals(x.coefficient, coefficient) & self.equals(x.offset, offset))
+
     def _name_axes(self, name: Hashable) -> int:
         number = self._names.get(name)
         if number is None:

@@ -160,34 +160,30 @@ class Probe:
         }
         self.powers: dict[str, Entries] = outputs.powers
         observed = [site.name for site in program.sites if site.observed]
-        self.constants = {name: self._log_constant(name) for name in observed if self._is_constant(name)}
+        known = {name: self.log_number(name) for name in observed if name in self.densities}
+        self.constants = {name: number for name, number in known.items() if number is not None}
+        impossible = next((name for name, number in self.constants.items() if not np.isfinite(number)), None)
+        if impossible is not None and not self.held:
+            raise ValueError(
+                f"prior: site {impossible!r} is observed, conditioned or substituted at a value that its law cannot "
+                "give, expected one in its support"
+            )
         self._check_any_latent()
 
-    def _is_constant(self, name: str) -> bool:
-        """Whether the density of an observed site (or factor) is one known number, whatever the sites are.
+    def log_number(self, name: str) -> float | None:
+        """The log density of a site (or factor) that is one known number, whatever the sites are; None: it is not.
 
-        Raises:
-            ValueError: it is zero.
+        Minus infinity: its value is impossible.
         """
-        parts = [x for x in self.densities.get(name, ()) if x is not None]
-        if not parts or not all(x.free and self.symbols.known(compact(x.offset)).all() for x in parts):
-            # Not free of sites, or not known: no constant.
-            return False
-        *logs, possible = (np.asarray(self.symbols.values(x.offset)) for x in parts)
-        if self.held or (possible.all() and all(np.isfinite(x).all() for x in logs)):
-            return True
-        raise ValueError(
-            f"prior: site {name!r} is observed, conditioned or substituted at a value that its law cannot give, "
-            "expected one in its support"
-        )
-
-    def _log_constant(self, name: str) -> float:
-        """The log density of an observed site that is a constant."""
-        logs, scale, _ = self.densities[name]
+        logs, scale, possible = self.densities[name]
+        parts = [x for x in (logs, scale, possible) if x is not None]
+        if not all(x.free and self.symbols.known(compact(x.offset)).all() for x in parts):
+            return None
         # A scale is a power of the density.
         power = 1.0 if scale is None else self.symbols.values(scale.offset)
-        with np.errstate(all="ignore"):  # impossible in a branch
-            return float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
+        with np.errstate(all="ignore"):
+            total = float(np.sum(power * np.asarray(self.symbols.values(logs.offset))))
+        return total if np.isfinite(total) and np.all(self.symbols.values(possible.offset)) else -np.inf
 
     def _check_any_latent(self) -> None:
         """Refuse what no route infers rightly: draws of no site, rewards from which nothing would be learnt."""
@@ -275,20 +271,12 @@ class Probe:
 
     def selects(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is one element itself, or a known number."""
-        symbols = self.symbols
-        # offset + coefficient x^power with offset 0, coefficient 1, power 1.
-        element = (entries.element >= 0) & (entries.power == 1.0)
-        element &= symbols.equals(entries.coefficient, 1.0) & symbols.equals(entries.offset, 0.0)
-        known = (entries.element == NONE) & symbols.known(entries.offset)
-        return np.asarray((element | known) & (entries.transform is None))
+        known = (entries.element == NONE) & self.symbols.known(entries.offset) & (entries.transform is None)
+        return np.asarray(self.symbols.affine_in_element(entries, 1.0, 0.0) | known)
 
     def complements(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is one less one element that lies between zero and one."""
-        # 1 - e: coefficient -1 and offset 1.
-        symbols = self.symbols
-        one_less = (entries.element >= 0) & (entries.power == 1.0)
-        one_less &= symbols.equals(entries.coefficient, -1.0) & symbols.equals(entries.offset, 1.0)
-        return np.asarray(one_less & (entries.transform is None))
+        return self.symbols.affine_in_element(entries, -1.0, 1.0)
 
     def affine(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is offset + coefficient times one element, both known, or a known number."""

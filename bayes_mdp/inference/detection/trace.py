@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import jax
@@ -175,6 +176,10 @@ class Program:
         """(Name, number of values) of every site that the program itself observes; a factor has no values."""
         sites = (site for site in self.sites if site.observed and site.family not in ("param", "Unit"))
         return tuple((site.name, math.prod(site.shape)) for site in sites)
+
+    def generator(self) -> np.random.Generator:
+        """Random numbers that depend on the program alone: the points of its proofs."""
+        return np.random.default_rng(int(self.fingerprint, 16))
 
     def draws_prior(self, constants: Collection[str] = ()) -> bool:
         """Whether running the program draws from the prior: no factor, observation, scale or mask bends it.
@@ -429,19 +434,38 @@ def _densities(
     prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike], key: PRNGKeyArray
 ) -> tuple[dict[str, Density], dict[str, Float[Array, "..."]]]:
     """The density of every sample site, and the powers of those that are scaled."""
-    # Substituted values give every site its density at these points, draws included.
-    with handlers.trace() as trace, handlers.seed(rng_seed=key), _substitute(values):
-        prior(space)
+    # Given values give every site its density at these points, draws included.
+    _, trace = run_program(prior, space, values, key)
     samples = {name: message for name, message in trace.items() if message["type"] == "sample"}
     # A power of a density (PoweredDensity) acts as a scale that NumPyro does not know of.
     powers = {n: jnp.asarray(m["fn"].power) for n, m in samples.items() if isinstance(m["fn"], PoweredDensity)}
     return {name: density(message) for name, message in samples.items()}, powers
 
 
-def _substitute(values: Mapping[str, ArrayLike]) -> handlers.substitute:
-    """The handler that gives sites these values (numpy arrays too: its annotation is too narrow)."""
-    data: Any = values
-    return handlers.substitute(data=data)
+NOTHING: Mapping[str, ArrayLike] = MappingProxyType({})
+
+
+@traced_alone
+def run_program(
+    program: Callable[..., Any],
+    argument: object,
+    values: Mapping[str, ArrayLike] = NOTHING,
+    key: PRNGKeyArray | int = 0,
+) -> tuple[Any, dict[str, Message]]:
+    """What a program returns, and its trace. Traceable.
+
+    Args:
+        program: of a space, or of data.
+        argument: that.
+        values: {site: value} of sites that are given.
+        key: of the others, which are drawn; of those that have no draws some value is taken.
+    """
+    # Order matters: given values first, then some value for improper sites, then seeded draws.
+    data: Any = values  # numpy arrays too: the annotation of `substitute` is too narrow
+    somewhere, given = handlers.substitute(substitute_fn=improper_value), handlers.substitute(data=data)
+    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), given:
+        returned = program(argument)
+    return returned, trace
 
 
 @traced_alone
@@ -453,11 +477,7 @@ def _evaluate(
     key: PRNGKeyArray | int = 0,
 ) -> Laws:
     """Run the program at `values`, note its static facts in `facts`, return the arrays of its sites and laws."""
-    # Order matters: given values first, then some value for improper sites, then seeded draws.
-    somewhere = handlers.substitute(substitute_fn=improper_value)
-    substituted = _substitute(values)
-    with handlers.block(), handlers.trace() as trace, somewhere, handlers.seed(rng_seed=key), substituted:
-        spec = prior(space)
+    spec, trace = run_program(prior, space, values, key)
     # What the program returned is checked here once, with the names that the library keeps for itself.
     check_spec(spec, space)
     check_names(trace)
@@ -489,9 +509,7 @@ def check_names(names: Iterable[str]) -> None:
 @traced_alone
 def _reward_at(prior: Prior, space: StateActionSpace, values: Mapping[str, ArrayLike]) -> RewardTable:
     """The reward law of the program at `values`."""
-    somewhere = handlers.substitute(substitute_fn=improper_value)
-    with handlers.block(), somewhere, handlers.seed(rng_seed=0), _substitute(values):
-        return reward_table(prior(space), space)
+    return reward_table(run_program(prior, space, values)[0], space)
 
 
 def _support(fn: dist.Distribution) -> np.ndarray | None:

@@ -21,14 +21,14 @@ from numpyro import handlers
 
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior, refit
-from bayes_mdp.inference.conjugate.rewards import SiteDraws, known_rewards
+from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
 from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, Assembly, bent, check_above, detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, inside
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import allows_integral, rate_weights, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
@@ -37,11 +37,12 @@ from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE,
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
-from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data, recipe_for
+from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.inference.summary import LatentSites, program_data
 from bayes_mdp.mdp import Counts, FoldedLog, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_masked_rows, without_rewards
+from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.isolate import isolated, traced_alone
 from bayes_mdp.models.mdp_spec import MDPSpec, Prior
 from bayes_mdp.numerics.host_program import small_jit
@@ -95,19 +96,9 @@ class FactorisedPosterior(ConjugatePosterior):
         return self.rewards.mcmc
 
     @property
-    def chains(self) -> Chains | None:
-        """The same."""
-        return self.mcmc
-
-    @property
     def drawn_by(self) -> Recipe:
         """How the draws of the rewards were made."""
         return self.rewards.recipe
-
-    @property
-    def chain_options(self) -> NUTS | None:
-        """How the chains of the rewards were run; None: there are none."""
-        return self.rewards.recipe.nuts
 
     @property
     def site_draws(self) -> Mapping[str, AnyArray]:
@@ -119,32 +110,10 @@ class FactorisedPosterior(ConjugatePosterior):
         """What is kept of the rewards."""
         return self.rewards.data_statistics
 
-    def why_no_prior(self) -> str | None:
-        """Why its prior cannot be drawn from, in words; None: it can."""
-        return self.rewards.recipe.why_no_prior()
-
     @property
     def integration(self) -> Integration | None:
         """How well the integral over what is behind the rewards is known; None: there was none."""
         return self.rewards.integration
-
-    @property
-    def is_bent(self) -> bool:
-        """Whether a factor, an observation, a scale or a mask bends the prior of the rewards."""
-        return not self.rewards.recipe.drawable
-
-    @property
-    def log_constant(self) -> float:
-        """Log density of what the prior of the rewards observes and tells of nothing."""
-        return self.rewards.recipe.log_constant
-
-    def density_of_draws(self) -> tuple[Model, DataStatistics]:
-        """The density of what is behind the rewards, and what is kept of these.
-
-        Raises:
-            ValueError: it is none that a bridge could use, or data were lost.
-        """
-        return density_for_data(self.rewards.recipe, self.rewards.data_statistics)
 
     def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
         """One draw of the rows beside draw `k` of the rewards. Traceable.
@@ -177,21 +146,6 @@ class FactorisedPosterior(ConjugatePosterior):
             "the rewards of a factorised posterior are draws, expected bayes_mdp.evidence(posterior), which estimates "
             "the log evidence and states its error"
         )
-
-    def site_values(self, rows: Float[AnyArray, "M K"], rewards: SiteDraws) -> Mapping[str, Float[Array, "..."]]:
-        """{site of the program: value} for one draw of both parts' `sample_sites`.
-
-        Args:
-            rows: one draw of all unknown rows.
-            rewards: the number of a draw of the rewards.
-
-        Returns:
-            Site -> an array of the shape that the site has in the program.
-        """
-        # Sites of the rows from the closed form, those of the rewards from the draw.
-        of_rows = {} if self.sites is None else dict(self.sites.values(rows, ()))
-        (number,) = rewards
-        return of_rows | {name: jnp.asarray(x)[number] for name, x in self.rewards.sites.items()}
 
     @concrete_in_numpy
     def effective_sample_size(self) -> RealScalar:
@@ -460,7 +414,8 @@ class Factors:
         return isinstance(other, Factors) and self.program == other.program
 
 
-def prove_factors(program: Program, rng: np.random.Generator) -> Factors:
+@program_cache
+def prove_factors(program: Program) -> Factors:
     """The parts of a program, the closed form of its rows certified. Host side, in float64.
 
     Raises:
@@ -492,7 +447,7 @@ def prove_factors(program: Program, rng: np.random.Generator) -> Factors:
     belief = conjugate_posterior(rows, known_rewards(np.zeros(shape)), program.space, table)
     detected = Detected(belief, probe.layout, elements, possible, (), assembly)
     # Certified at some values of the other sites: the rows do not depend on which.
-    certify(program, detected, rng, held=_some_values(program, rest), rewards=False)
+    certify(program, detected, program.generator(), held=_some_values(program, rest), rewards=False)
     prior = _rewards_alone(program, tuple(probe.layout.shapes))
     return Factors(program, belief, rest, prior)
 

@@ -478,7 +478,8 @@ def integrate_cells(
         points, logs = np.zeros((NUM_DRAWS, 0)), np.zeros(NUM_DRAWS)
         shared_points, nearest = points[:1], np.zeros(NUM_DRAWS, int)
     elif size <= MOST_AXES:
-        grid = integrate_by_grid(density, modes, modes_of_shared.cover, _nothing, tolerance=TOLERANCE)
+        # No means have to converge: there are none.
+        grid = integrate_by_grid(density, modes, modes_of_shared.cover, lambda x: x[:, :0], tolerance=TOLERANCE)
         points, logs, node = grid.propose(rng, NUM_DRAWS)
         used, nearest = np.unique(node, return_inverse=True)
         shared_points = grid.points[used]
@@ -504,11 +505,6 @@ def _modes_again(density: LogDensity, rough: Search) -> list[Mode]:
     """The modes of a density near those of a rougher one."""
     starts = np.stack([mode.point for mode in rough.modes])
     return find_modes(density, starts, np.linalg.norm(rough.modes[0].root, axis=1))
-
-
-def _nothing(points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 0"]:
-    """No means have to converge."""
-    return np.zeros((len(points), 0))
 
 
 def allows_integral(recipe: Recipe) -> bool:

@@ -26,6 +26,7 @@ from bayes_mdp.inference.families.family import (
     gamma_terms,
     log_rising,
     normal_terms,
+    over,
     register,
     split,
 )
@@ -158,8 +159,7 @@ class GammaPrecisionBelief(RewardBelief):
     def noise(self) -> Cells:
         # An inverse gamma: E[1 / precision] = rate / (concentration - 1).
         """Expected 1 / precision; inf where concentration <= 1."""
-        excess = self.concentration - 1.0
-        return xp.where(excess > 0, self.rate / xp.where(excess > 0, excess, 1.0), np.inf)
+        return over(self.rate, self.concentration - 1.0, np.inf)
 
     @property
     def pseudo_observations(self) -> Cells:

@@ -10,8 +10,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from numpyro import handlers
-from numpyro.distributions import biject_to
-from numpyro.infer.util import constrain_fn, log_density, unconstrain_fn
+from numpyro.distributions import biject_to, transforms
+from numpyro.infer.util import constrain_fn, log_density
 
 from bayes_mdp.inference.integrals.importance import draw_roughly
 from bayes_mdp.inference.integrals.quadrature import LogDensity, NotIntegrableError, find_modes
@@ -19,8 +19,8 @@ from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.host_program import HostProgram
 from bayes_mdp.utils.typing import AnyArray
 
-BLOCK = 128
-"""Points of one call of the traced program."""
+BLOCK, NUMBERS_AT_ONCE = 128, 2**22
+"""Points of one call of the traced program, and numbers of data (times points)."""
 STARTS = (0.0, -3.0, 3.0)
 """Of all numbers, on the unconstrained scale, where the modes of a prior are looked for."""
 DISCRETE_DRAWS = 4
@@ -53,6 +53,7 @@ class UnconstrainedModel:
         free: {continuous latent site: shape and dtype of its value}.
         held: {discrete latent site: likewise}.
         choices: {discrete latent site: the values of one element}, of those that have a finite list.
+        outline: shapes and dtypes of data; None: the model runs without.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class UnconstrainedModel:
         free: Mapping[str, jax.ShapeDtypeStruct],
         held: Mapping[str, jax.ShapeDtypeStruct],
         choices: Mapping[str, np.ndarray],
+        outline: PyTree = None,
     ) -> None:
-        self._model, self.free, self.held = model, dict(free), dict(held)
+        self._model, self.free, self.held, self._outline = model, dict(free), dict(held), outline
         self.choices = {name: choices[name] for name in held if name in choices}
 
     @property
@@ -81,7 +83,7 @@ class UnconstrainedModel:
         if not self.free:
             # A model without continuous sites has no point to place.
             return {}
-        return jax.eval_shape(lambda values: self._to_values(values, fixed, None), dict(self.free))
+        return jax.eval_shape(lambda x, data: self._to_values(x, fixed, data), dict(self.free), self._outline)
 
     @cached_property
     def dimension(self) -> int:
@@ -140,7 +142,10 @@ class UnconstrainedModel:
 
     @traced_alone
     def _to_values(self, values: Values, held: Values, data: PyTree) -> dict[str, Array]:
-        return unconstrain_fn(self._condition(held), (data,), {}, {name: values[name] for name in self.free})
+        given: Any = {name: jnp.asarray(values[name]) for name in self.free}
+        # Supports may depend on other sites.
+        trace = handlers.trace(handlers.substitute(self._condition(held), data=given)).get_trace(data)
+        return {name: unconstrain(biject_to(trace[name]["fn"].support), x) for name, x in given.items()}
 
     @traced_alone
     def place_one(self, point: Float[Array, " D"], held: Values, data: PyTree) -> tuple[Array, Array, dict[str, Array]]:
@@ -187,7 +192,7 @@ class UnconstrainedModel:
             # Without continuous sites a point has no numbers; the batch is read off any site.
             return np.zeros((len(np.asarray(next(iter(values.values())))), 0))
         free = {name: np.asarray(values[name], np.float64) for name in self.free}
-        return self._free_program.in_blocks(BLOCK, free, held, data)
+        return self._free_program.in_blocks(_block(data), free, held, data)
 
     def place(
         self, points: Float[np.ndarray, "N D"], held: Values, data: PyTree = None, *, quick: bool = True
@@ -201,7 +206,9 @@ class UnconstrainedModel:
             quick: compiled in half the time, to run for about twice as long. Without data it is done by NumPy.
         """
         # Without data the program is small: NumPy runs it faster than XLA compiles it.
-        return Placed(*self._place_programs[None if data is None else quick].in_blocks(BLOCK, points, held, data))
+        return Placed(
+            *self._place_programs[None if data is None else quick].in_blocks(_block(data), points, held, data)
+        )
 
     def log_density(self, held: Values, data: PyTree = None) -> LogDensity:
         """Points -> their log densities; minus infinity where that is no number.
@@ -269,3 +276,28 @@ class UnconstrainedModel:
             return draw_roughly(rng, density, modes, num)
         except NotIntegrableError:  # tails that t distributions do not cover: the places will do
             return modes[0].point + rng.standard_normal((num, self.dimension)) @ modes[0].root.T
+
+
+def _block(data: PyTree) -> int:
+    """Points of one call: fewer where the data are large."""
+    size = sum(np.size(x) for x in jax.tree.leaves(data))
+    return int(np.clip(NUMBERS_AT_ONCE // max(size, 1), 1, BLOCK))
+
+
+def unconstrain(transform: transforms.Transform[Any], value: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The unconstrained numbers behind a value. Traceable.
+
+    Args:
+        transform: from these to the support of the value.
+        value: inside the support.
+    """
+    base = transform
+    while isinstance(base, transforms.IndependentTransform):
+        base = base.base_transform
+    if not isinstance(base, transforms.StickBreakingTransform):
+        return jnp.asarray(transform.inv(value))
+    # Stick breaking: what is left after entry k is the sum of the later ones. NumPyro takes 1 minus the sum of the
+    # earlier ones, which cancels where little is left.
+    left = jnp.flip(jnp.cumsum(jnp.flip(value, -1), axis=-1), -1)[..., 1:]
+    number = value.shape[-1] - 1
+    return jnp.log(value[..., :-1]) - jnp.log(left) + jnp.log(number - jnp.arange(number))

@@ -19,9 +19,11 @@ from bayes_mdp.inference.detection.trace import (
     fingerprint,
     improper_value,
     is_bent,
+    run_program,
     trace_program,
+    unique_names,
 )
-from bayes_mdp.inference.draws.chains import Model, Site, trace_latents, unique_trace
+from bayes_mdp.inference.draws.chains import Model, Site, trace_latents
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Laplace, Method
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM
 from bayes_mdp.inference.integrals.unconstrained_model import UnconstrainedModel
@@ -31,7 +33,7 @@ from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import StateActionSpace, Transitions
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.models.joint import Data, summarise
-from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_spec, reward_table, transition_table
+from bayes_mdp.models.mdp_spec import Prior, RewardTable, check_spec, reward_table, transition_table
 from bayes_mdp.models.reward_laws import unwrap
 from bayes_mdp.models.sufficient_statistics import has_statistics
 from bayes_mdp.utils.typing import AnyArray
@@ -177,10 +179,11 @@ class Recipe:
             ValueError: the prior is improper.
         """
         self.refuse_improper()
+        prior = cast(Prior, self.prior)
 
         def one(key: PRNGKeyArray) -> dict[str, Array]:
             # A draw of the prior is a run of the program.
-            trace = handlers.trace(handlers.seed(self.prior, key)).get_trace(self.space)
+            _, trace = run_program(prior, self.space, key=key)
             return {name: trace[name]["value"] for name in self.latents}
 
         return Drawn(jax.vmap(one)(jax.random.split(key, number or self.num_draws)), None, None)
@@ -190,8 +193,7 @@ class Recipe:
         """Transition probabilities and reward law of every draw; the arrays of the law have a leading axis N."""
 
         def one(values: dict[str, Array]) -> tuple[Array, RewardTable]:
-            # The seed serves what is drawn and not kept: nothing.
-            spec = cast(MDPSpec, handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)(self.space))
+            spec, _ = run_program(cast(Prior, self.prior), self.space, values)
             return transition_table(spec, self.space), reward_table(spec, self.space)
 
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
@@ -201,9 +203,8 @@ class Recipe:
         """Whether the density of every draw is above zero: a factor may rule out what can be drawn."""
 
         def one(values: dict[str, Array]) -> Array:
-            program = handlers.seed(handlers.substitute(self.prior, data=dict(values)), 0)
             # A factor of minus infinity, or a value outside a support.
-            densities = map(density, samples_of(handlers.trace(program).get_trace(self.space)))
+            densities = map(density, samples_of(run_program(cast(Prior, self.prior), self.space, values)[1]))
             return jnp.stack([(log_prob > -jnp.inf).all() & inside.all() for log_prob, _, inside in densities]).all()
 
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
@@ -211,6 +212,30 @@ class Recipe:
     def reward_tables(self, sites: Mapping[str, AnyArray]) -> RewardTable:
         """The reward law of every draw; its arrays have a leading axis N."""
         return self.tables(sites)[1]
+
+    def density_for(self, data_statistics: DataStatistics) -> Model:
+        """The density that chains draw from.
+
+        Args:
+            data_statistics: that enter it.
+
+        Raises:
+            ValueError: it is none that a bridge could use, or data were lost.
+        """
+        # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
+        if self.improper:
+            raise ValueError(
+                f"prior: site {self.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
+                "that no evidence is defined, expected a proper prior"
+            )
+        if self.nuts is None:
+            raise ValueError(
+                f"posterior was inferred by {type(self.method).__name__}, whose draws are not of the posterior itself, "
+                "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
+            )
+        if isinstance(data_statistics, Rows) and int(data_statistics.used) > data_statistics.capacity:
+            raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
+        return _density(replace(self, method=NUTS()))  # how it was sampled does not matter here
 
 
 @traced_alone
@@ -262,50 +287,22 @@ def samples_of(trace: Mapping[str, Site]) -> list[Site]:
 
 def _evaluate(prior: Prior, space: StateActionSpace, values: dict[str, Array], found: list[Facts]) -> PyTree:
     """All numbers that inference depends on: log densities of the sites, the laws. Static facts go to `found`."""
-    specs: list[MDPSpec] = []
-
-    def program() -> None:
-        specs.append(prior(space))
-
-    # Given values first, then feasible ones for improper sites, then seeded draws.
-    substituted = handlers.substitute(handlers.substitute(program, substitute_fn=improper_value), data=values)
     # Refuses two sites of one name.
-    trace = unique_trace(handlers.seed(substituted, 0))
-    check_spec(specs[0], space)
+    with unique_names():
+        spec, trace = run_program(prior, space, values)
+    check_spec(spec, space)
     check_names(trace)
     samples = samples_of(trace)
     latents = [site for site in samples if not site["is_observed"]]
     bent = frozenset(site["name"] for site in samples if is_bent(site))
-    table = reward_table(specs[0], space)
+    table = reward_table(spec, space)
     law = None if table.law is None else type(table.law)
     # A factor is observed too, and has no values.
     seen = [site for site in samples if site["is_observed"] and not isinstance(unwrap(site["fn"]), dist.Unit)]
     observed = tuple((site["name"], int(np.size(site["value"]))) for site in seen)
     found.append(Facts(latents, bent, law, jax.tree.structure(table), observed, table.by_outcome))
     # Everything that inference can see of a program: the digest of these is its identity.
-    return [density(site) for site in samples], transition_table(specs[0], space), table
-
-
-def density_for_data(recipe: Recipe, data_statistics: DataStatistics) -> tuple[Model, DataStatistics]:
-    """The density that chains draw from, and the data that enter it.
-
-    Raises:
-        ValueError: it is none that a bridge could use, or data were lost.
-    """
-    # Three things that a bridge needs: a proper prior, draws of the posterior itself, all data.
-    if recipe.improper:
-        raise ValueError(
-            f"prior: site {recipe.improper[0]!r} is ImproperUniform, whose density has no normalising constant, so "
-            "that no evidence is defined, expected a proper prior"
-        )
-    if recipe.nuts is None:
-        raise ValueError(
-            f"posterior was inferred by {type(recipe.method).__name__}, whose draws are not of the posterior itself, "
-            "expected one by chains: infer(key, prior, data, space=space, method=NUTS())"
-        )
-    if isinstance(data_statistics, Rows) and int(data_statistics.used) > data_statistics.capacity:
-        raise ValueError("posterior: its buffer of rewards has overflowed, expected one that holds all of its data")
-    return _density(replace(recipe, method=NUTS())), data_statistics  # how it was sampled does not matter here
+    return [density(site) for site in samples], transition_table(spec, space), table
 
 
 @lru_cache(maxsize=64)

@@ -13,8 +13,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, label_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_array, summarise_sites
-from bayes_mdp.inference.draws.methods import NUTS
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
@@ -27,7 +26,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     sums_of,
     with_capacity,
 )
-from bayes_mdp.inference.sampled.recipe import Recipe, density_for_data
+from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
@@ -113,16 +112,6 @@ class SampledPosterior(WeightedSamples, Fitted):
         return self.sites
 
     @property
-    def chains(self) -> Chains | None:
-        """The chains behind the draws; None: there are none."""
-        return self.mcmc
-
-    @property
-    def chain_options(self) -> NUTS | None:
-        """How the chains were run; None: there are none."""
-        return self.recipe.nuts
-
-    @property
     def drawn_by(self) -> Recipe:
         """How the draws were made."""
         return self.recipe
@@ -157,28 +146,6 @@ class SampledPosterior(WeightedSamples, Fitted):
         """
         del key
         return LawDraws.of_tables(*jax.tree.map(lambda x: np.asarray(x)[index], (self.transition_probs, self.rewards)))
-
-    @property
-    def is_bent(self) -> bool:
-        """Whether a factor, an observation, a scale or a mask bends the prior."""
-        return not self.recipe.drawable
-
-    @property
-    def log_constant(self) -> float:
-        """Log density of what the prior observes and tells of nothing."""
-        return self.recipe.log_constant
-
-    def density_of_draws(self) -> tuple[Model, DataStatistics]:
-        """The density of the latent sites, and all data.
-
-        Raises:
-            ValueError: it is none that a bridge could use, or data were lost.
-        """
-        return density_for_data(self.recipe, self.data_statistics)
-
-    def why_no_prior(self) -> str | None:
-        """Why its prior cannot be drawn from, in words; None: it can."""
-        return self.recipe.why_no_prior()
 
     @property
     def num_draws(self) -> int:

@@ -14,14 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.value.linear_gaussian import (
-    check_row_values,
     check_rows,
     colour_noise,
-    posterior_root,
     shrink_root_one,
 )
 from bayes_mdp.numerics.products import einsum, matmul
-from bayes_mdp.utils.validation import check_count, check_positive, check_that
+from bayes_mdp.utils.validation import check_count, check_not_negative, check_positive, check_that
 
 
 @runtime_checkable
@@ -284,7 +282,12 @@ class LastLayerLaplace(eqx.Module):
             TypeError: `max_iterations` is no integer, an entry no number.
         """
         check_rows(features, action, target, weight, self.mean.shape)
-        check_row_values(features, action, target, weight, len(self.mean))
+        for name, values in (("features", features), ("target", target)):
+            check_that(name, values, np.isfinite, "a finite number")
+        last = len(self.mean) - 1
+        check_that("action", action, lambda a: (a >= 0) & (a <= last), f"an action index from 0 to {last}")
+        if weight is not None:
+            check_not_negative("weight", weight)
         self.likelihood.check(target)
         check_count("max_iterations", max_iterations)
         check_positive("tolerance", tolerance)
@@ -294,34 +297,6 @@ class LastLayerLaplace(eqx.Module):
         of_action = partial(_newton, self.likelihood, features, target, self.prior_variance, max_iterations, tolerance)
         mean, root, *diagnostics = jax.lax.map(of_action, scales)
         return LaplaceFit(eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root)), *diagnostics)
-
-    def rebuild(
-        self,
-        features: Float[Array, "K D"],
-        action: Int[Array, " K"],
-        target: Float[Array, " K"] | None = None,
-        weight: Float[Array, " K"] | None = None,
-    ) -> "LastLayerLaplace":
-        """`fit`, its belief alone; without `target` the mean is zero and every row counts with b''(0).
-
-        Args:
-            features: of K rows.
-            action: whose weights each row is about.
-            weight: multiplicity of each row; None: 1.
-
-        Raises:
-            ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
-            TypeError: an entry that is no number.
-        """
-        if target is not None:
-            return self.fit(features, action, target, weight).belief
-        check_rows(features, action, target, weight, self.mean.shape)
-        check_row_values(features, action, target, weight, len(self.mean))
-        count = jnp.ones(len(action), features.dtype) if weight is None else weight
-        # Without targets each row adds b''(0) phi phi' to the precision: least squares rows of that weight.
-        count = count * self.likelihood.curvature(jnp.zeros(())) / self.likelihood.dispersion
-        root, mean = posterior_root((features, action, None, count), len(self.mean), self.prior_variance)
-        return eqx.tree_at(lambda b: (b.mean, b.root), self, (mean, root))
 
 
 class LaplaceFit(NamedTuple):
@@ -434,9 +409,11 @@ def _newton(
         # Gradient of the log posterior: Phi' (y - b') - w / v.
         gradient = matmul(features.T, miss) - w / prior_variance
         weight = jnp.where(counts, scale * likelihood.curvature(eta), 0.0)
-        # Hessian Phi' W Phi + I / v with W = b'': its inverse root by the QR of the weighted rows.
-        rows = features, jnp.zeros(len(eta), jnp.int32), None, weight
-        root = posterior_root(rows, 1, prior_variance)[0][0]
+        # Hessian Phi' W Phi + I / v with W = b'': the inverse of R of the QR of the weighted rows, and of the prior as
+        # D more rows. Forming the Hessian itself would square the condition number.
+        eye = jnp.eye(len(w), dtype=w.dtype)
+        r = jnp.linalg.qr(jnp.concatenate([features * jnp.sqrt(weight)[:, None], eye / jnp.sqrt(prior_variance)]))[1]
+        root = jax.scipy.linalg.solve_triangular(r, eye)
         # Newton's direction H^-1 gradient = root root' gradient.
         return gradient, root, matmul(root, matmul(root.T, gradient))
 

@@ -13,12 +13,11 @@ from typing import ClassVar, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from bayes_mdp.numerics.products import einsum, matmul
 from bayes_mdp.utils.typing import AnyArray
-from bayes_mdp.utils.validation import check_count, check_not_negative, check_positive, check_that
+from bayes_mdp.utils.validation import check_count, check_positive
 
 
 def check_rows(
@@ -33,19 +32,6 @@ def check_rows(
     for name, values in (("action", action), ("target", target), ("weight", weight)):
         if values is not None and values.shape != features.shape[:1]:
             raise ValueError(f"{name} has shape {values.shape}, expected {features.shape[:1]} (row)")
-
-
-def check_row_values(
-    features: AnyArray, action: AnyArray, target: AnyArray | None, weight: AnyArray | None, n_actions: int
-) -> None:
-    """Entries of those rows."""
-    for name, values in (("features", features), ("target", target)):
-        # Values are looked at on the host; inside a loop the shapes alone are.
-        if values is not None:
-            check_that(name, values, np.isfinite, "a finite number")
-    check_that("action", action, lambda a: (a >= 0) & (a < n_actions), f"an action index from 0 to {n_actions - 1}")
-    if weight is not None:
-        check_not_negative("weight", weight)
 
 
 ShrinkByRow = Callable[[Array, Array, Array, bool], tuple[Array, Array]]
@@ -173,34 +159,6 @@ def _learn_one(shrink: ShrinkByRow, now: tuple[Array, Array], row: OneRow, maske
     return matrix, mean if target is None else mean.at[action].add(gain * (target - matmul(x, mean[action])))
 
 
-def posterior_root(
-    rows: tuple[Float[Array, "K D"], Int[Array, " K"], Float[Array, " K"] | None, Float[Array, " K"] | None],
-    n_actions: int,
-    prior_variance: Float[Array, ""],
-) -> tuple[Matrices, Float[Array, "A D"]]:
-    """A square root of (I / prior_variance + Phi_a' W Phi_a)^-1, and the mean, from K rows.
-
-    R' R = precision, R from the QR factorisation of the rows: forming the precision itself would square the condition
-    number.
-    """
-    features, action, target, weight = rows
-    root = jnp.ones(len(action), features.dtype) if weight is None else jnp.sqrt(weight)
-    target_or_zero = jnp.zeros_like(root) if target is None else target
-    eye = jnp.eye(features.shape[1], dtype=features.dtype)
-
-    def solve_for_action(a: Array) -> tuple[Array, Array]:
-        scale = jnp.where(action == a, root, 0.0)
-        # The prior is D more rows: I / sqrt(prior_variance), with target 0.
-        stacked = jnp.concatenate([features * scale[:, None], eye / jnp.sqrt(prior_variance)])
-        stacked_target = jnp.concatenate([target_or_zero * scale, jnp.zeros(len(eye), eye.dtype)])
-        # R'R is the posterior precision, R^-1 a root of its inverse, R^-1 Q'y the mean.
-        q, r = jnp.linalg.qr(stacked)
-        solve = jax.scipy.linalg.solve_triangular
-        return solve(r, eye), solve(r, matmul(q.T, stacked_target))
-
-    return jax.lax.map(solve_for_action, jnp.arange(n_actions))
-
-
 def predictive(
     mean: Float[Array, "K A"],
     variance: Float[Array, "K A"],
@@ -254,10 +212,6 @@ class LastLayerGaussian(eqx.Module):
         """A square root of Sigma_a."""
 
     @abc.abstractmethod
-    def _from_root(self, root: Matrices) -> Matrices:
-        """`matrix`, from a square root of Sigma_a."""
-
-    @abc.abstractmethod
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi in units of the squared target: of every action's value, noise left out ([UBE18] eq. 4)."""
 
@@ -300,32 +254,6 @@ class LastLayerGaussian(eqx.Module):
         matrix, mean = learn(self.shrinks, self.matrix, self.mean, (features, action, target, weight))
         return type(self)(matrix, mean, self.prior_variance, self.noise_variance)
 
-    def rebuild(
-        self,
-        features: Float[Array, "K D"],
-        action: Int[Array, " K"],
-        target: Float[Array, " K"] | None = None,
-        weight: Float[Array, " K"] | None = None,
-    ) -> Self:
-        """The belief from the prior and these rows alone; earlier data are dropped.
-
-        For use when the features have changed: rows of the replay under the current features. Costs about 2 K D^2 an
-        action: Cholesky's factor of the precision by the QR of the rows, so that the condition number is not squared.
-        Without `target` the mean is that before data, zero. K rows drawn from N steps weigh N / K each.
-
-        Args:
-            features, action, target, weight: as in `update`.
-
-        Raises:
-            ValueError: a wrong shape, an action that does not exist, an entry that is not finite, a negative weight.
-            TypeError: an entry that is no number.
-        """
-        check_rows(features, action, target, weight, self.mean.shape)
-        check_row_values(features, action, target, weight, len(self.mean))
-        rows = features, action, target, weight
-        root, mean = posterior_root(rows, len(self.mean), self.prior_variance)
-        return type(self)(self._from_root(root), mean, self.prior_variance, self.noise_variance)
-
 
 class LinearGaussian(LastLayerGaussian):
     """w_a ~ N(mean_a, noise_variance root_a root_a'), independent between actions; `matrix` is `root`.
@@ -349,9 +277,6 @@ class LinearGaussian(LastLayerGaussian):
         """Sigma_a."""
         return matmul(self.matrix, self.matrix.swapaxes(1, 2))
 
-    def _from_root(self, root: Matrices) -> Matrices:
-        return root
-
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, as the squared norm of phi' S_a."""
         # |phi' S_a|^2: a sum of squares cannot be negative.
@@ -364,7 +289,8 @@ class CovarianceGaussian(LastLayerGaussian):
     By the formulas of [UBE18]. In float32 the error of phi' Sigma_a phi is not relative, but 1e-6 to 1e-4 of |phi|^2
     times the largest remaining variance. With nearly collinear features smaller variances are noise, Sigma_a becomes
     indefinite, and errors grow: with a prior variance of 100 and |phi| = 1 it was NaN between 2 x 10^5 and 10^6 rows.
-    Rebuild before that, or keep the square root. Rows are taken in turn on every device.
+    Before that let rows of the replay update a fresh belief, or keep the square root. Rows are taken in turn on every
+    device.
     """
 
     shrinks: ClassVar[tuple[ShrinkByRow, ShrinkByBlock | None]] = (shrink_one, None)
@@ -378,9 +304,6 @@ class CovarianceGaussian(LastLayerGaussian):
     def covariance(self) -> Matrices:
         """Sigma_a."""
         return self.matrix
-
-    def _from_root(self, root: Matrices) -> Matrices:
-        return matmul(root, root.swapaxes(1, 2))
 
     def variance(self, features: Float[Array, "B D"]) -> Float[Array, "B A"]:
         """phi' Sigma_a phi, not below zero."""

@@ -34,11 +34,11 @@ def run(trunk: Any, posterior: Any) -> Any:
     return jax.jit(whole)()
 
 
-def rebuilt(trunk: Any, now: Any) -> Any:
+def rebuilt(trunk: Any, now: Any, prior: Any) -> Any:
     """The belief from all rows of the replay, under the trunk of now."""
     rows = jax.tree.map(lambda x: x.reshape(STEPS * ENVS, *x.shape[2:]), now.replay.rows)
     features = trunk.apply(now.learner.q.parameters["trunk"], rows.observation)
-    return now.learner.belief.rebuild(features, rows.action)
+    return prior.belief(*now.learner.belief.mean.shape).update(features, rows.action)
 
 
 @pytest.mark.few(1)
@@ -52,8 +52,9 @@ def test_the_belief_is_never_stale(trunk):
 
     Parameters of a fixed trunk are the same to the bit; Q and u have moved.
     """
-    start, now = run(trunk, LinearGaussianPrior(10.0))
-    fresh = rebuilt(trunk, now)
+    prior = LinearGaussianPrior(10.0)
+    start, now = run(trunk, prior)
+    fresh = rebuilt(trunk, now, prior)
     fixed = not isinstance(trunk, MLP)
     assert np.allclose(now.learner.belief.covariance, fresh.covariance, atol=1e-4) == fixed
     before, after = (jax.tree.leaves(x.learner.q.parameters["trunk"]) for x in (start, now))
@@ -65,8 +66,9 @@ def test_the_belief_is_never_stale(trunk):
 def test_with_a_laplace_posterior():
     """It takes the place of the linear-Gaussian one; the variance of phi . w falls where the car has been."""
     trunk = Fourier(BOX, 2)
-    start, now = run(trunk, LastLayerLaplacePrior(Bernoulli(), 10.0, of_response=False))
+    prior = LastLayerLaplacePrior(Bernoulli(), 10.0, of_response=False)
+    start, now = run(trunk, prior)
     x = trunk.apply((), now.replay.rows.observation[0])
     before, after = start.learner.belief.variance(x), now.learner.belief.variance(x)
     assert np.all(after < before)
-    assert np.allclose(now.learner.belief.covariance, rebuilt(trunk, now).covariance, atol=1e-3)
+    assert np.allclose(now.learner.belief.covariance, rebuilt(trunk, now, prior).covariance, atol=1e-3)

@@ -16,9 +16,9 @@ from scipy.stats import halfnorm
 import bayes_mdp as bm
 from bayes_mdp.inference.collapsed import collapsed_posterior as collapsed
 from bayes_mdp.inference.collapsed.collapse import Grouped, find_classes, grouped, log_evidence
+from bayes_mdp.inference.collapsed.hierarchy import prove_hierarchy
 from bayes_mdp.inference.detection.trace import trace_program
 from bayes_mdp.inference.draws.methods import NUTS
-from bayes_mdp.inference.route import _prove_hierarchy
 from bayes_mdp.models import MDPSpec
 from bayes_mdp.random.resampling import systematic
 from tests.inference.hierarchies import SPACE, clusters, shared_rewards, sticky
@@ -182,7 +182,7 @@ def test_rejuvenated_draws_follow_the_posterior(prior_draws):
 
 @pytest.mark.usefixtures("x64")
 def test_entries_that_are_always_equal_share_a_class():
-    classes = find_classes(_prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2))))
+    classes = find_classes(prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2))))
     assert [len(first) for first in classes.first] == [2, 1, 1, 1, 1]
 
 
@@ -197,14 +197,14 @@ def rarely_different(space):
 @pytest.mark.usefixtures("x64")
 def test_entries_that_are_equal_at_most_values_do_not():
     """No draw of the prior would tell them apart: the data flow does."""
-    classes = find_classes(_prove_hierarchy(trace_program(rarely_different, bm.StateActionSpace(50, 2))))
+    classes = find_classes(prove_hierarchy(trace_program(rarely_different, bm.StateActionSpace(50, 2))))
     assert len(classes.first[0]) == 50
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_grouped_counts_weigh_what_all_counts_weigh():
-    hierarchy = _prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2)))
+    hierarchy = prove_hierarchy(trace_program(sticky, bm.StateActionSpace(50, 2)))
     rng = np.random.default_rng(0)
     state, action, following = (rng.integers(n, size=3000) for n in (50, 2, 50))
     data = bm.Transitions(state, action, rng.normal(size=3000), following)

@@ -76,7 +76,7 @@ def test_what_bends_a_density_is_seen():
     with pytest.raises(NotConjugate):
         found(scaled)
     with pytest.raises(NotConjugate, match="the density of site 'liking' depends on it"):
-        prove_hierarchy(trace_program(factored, SPACE), np.random.default_rng(0))
+        prove_hierarchy(trace_program(factored, SPACE))
 
 
 def test_a_factor_on_the_parents_is_no_obstacle():
@@ -88,7 +88,7 @@ def test_a_factor_on_the_parents_is_no_obstacle():
             probs = numpyro.sample("transition", dist.Dirichlet(rows))
         return MDPSpec(probs, jnp.zeros(()))
 
-    hierarchy = prove_hierarchy(trace_program(program, SPACE), np.random.default_rng(0))
+    hierarchy = prove_hierarchy(trace_program(program, SPACE))
     assert hierarchy.hyperparameters == ("stickiness",)
 
 
@@ -127,7 +127,7 @@ def improper(space):
 )
 def test_what_cannot_be_collapsed_is_refused(prior, sentence):
     with pytest.raises(NotConjugate, match=sentence):
-        prove_hierarchy(trace_program(prior, SPACE), np.random.default_rng(0))
+        prove_hierarchy(trace_program(prior, SPACE))
 
 
 def shared_noise(space):

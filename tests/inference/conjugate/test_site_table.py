@@ -79,7 +79,7 @@ def test_the_program_gives_the_same_law_at_these_values(rows, reward):
         keys = jax.random.split(jax.random.key(1))
         drawn = posterior.transition_probs.sample_sites(keys[0])
         parameters = posterior.reward_cells.sample_sites(keys[1])
-        values = posterior.site_values(drawn, parameters)
+        values = posterior.site_tables[0].values(drawn, parameters)
         spec = handlers.seed(handlers.substitute(program, data=dict(values)), 0)(SPACE)
         ours, theirs = posterior.reward_cells.table_of(parameters).law, reward_table(spec, SPACE).law
         expected = np.broadcast_to(spec.transition_probs, (4, 2, 4))

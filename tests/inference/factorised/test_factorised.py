@@ -177,7 +177,7 @@ def test_rows_are_certified_whatever_the_law_of_rewards(law, improper):
             z = numpyro.sample("z", dist.Normal(level, 1.0))
         return MDPSpec(probs, LAWS[law](z))
 
-    proved = prove_factors(trace_program(program, SPACE), np.random.default_rng(0))
+    proved = prove_factors(trace_program(program, SPACE))
     assert isinstance(proved, Factors)
 
 

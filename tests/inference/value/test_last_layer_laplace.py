@@ -105,15 +105,14 @@ def test_mean_response_against_quadrature(name, x64):
 
 
 def test_a_gaussian_target_is_linear_gaussian(x64):
-    """Fit, update and rebuild: covariance and mean to rounding."""
+    """Fit and update: covariance and mean to rounding."""
     y, noise = X @ np.array([1.0, -1.0, 0.5]) + 0.3, 0.7
     rows = arrays(X, ACTION, y, WEIGHT)
     start = LastLayerLaplacePrior(Gaussian(noise), PRIOR).belief(2, D)
     truth = LinearGaussianPrior(variance=PRIOR / noise, noise_variance=noise).belief(2, D).update(*rows)
-    for belief in (start.fit(*rows).belief, start.update(*rows), start.rebuild(*rows)):
+    for belief in (start.fit(*rows).belief, start.update(*rows)):
         assert np.allclose(belief.mean, truth.mean, atol=1e-9)
         assert np.allclose(belief.covariance, noise * truth.covariance, atol=1e-9)
-    assert np.allclose(start.rebuild(*rows[:2]).covariance, start.update(*rows[:2]).covariance)
 
 
 @NAMES
@@ -163,6 +162,23 @@ def test_it_is_a_last_layer(key):
     assert isinstance(of_response, LastLayerLaplace)
     draws = np.asarray(jax.vmap(of_response.sample)(jax.random.split(key, 20_000)))
     assert np.all(np.abs(draws.reshape(-1, 2 * D).std(0) / np.sqrt(PRIOR) - 1) < 6 / np.sqrt(2 * 20_000))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"features": np.ones((3, 4))}, r"features has shape \(3, 4\), expected \(K, 2\)"),
+        ({"action": np.zeros(2, int)}, r"action has shape \(2,\), expected \(3,\)"),
+        ({"action": np.array([0, 2, 5])}, r"action\[1\] is 2, expected an action index from 0 to 1"),
+        ({"features": np.array([[0, 1], [np.nan, 0], [0, 0]])}, r"features\[1, 0\] is nan, expected a finite number"),
+        ({"target": np.array([0, np.inf, 0])}, r"target\[1\] is inf"),
+        ({"weight": np.array([0, 1.0, -1.0])}, r"weight\[2\] is -1.0, expected a finite number, zero or greater"),
+    ],
+)
+def test_wrong_rows(change, sentence):
+    rows = {"features": jnp.ones((3, 2)), "action": jnp.zeros(3, int), "target": jnp.ones(3)} | change
+    with pytest.raises(ValueError, match=sentence):
+        LastLayerLaplacePrior(Gaussian()).belief(2, 2).fit(**rows)
 
 
 def test_wrong_targets():

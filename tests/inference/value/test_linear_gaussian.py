@@ -100,7 +100,7 @@ def test_a_product_that_is_not_symmetric_is_caught():
     [(2, True), (3, False), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((3, True), (2, False)))],
 )
 def test_mixed_actions_weights_and_blocks(n_actions, square_root, x64):
-    """In turn, as a block and rebuilt: the closed form of every action, to rounding; masked and picked alike."""
+    """In turn and as a block: the closed form of every action, to rounding; masked and picked alike."""
     x, y = RNG.normal(size=(12, D)), RNG.normal(size=12)
     action, weight = RNG.integers(0, n_actions, 12), np.where(np.arange(12) == 5, 0.0, RNG.uniform(0.2, 3, 12))
     rows = [jnp.asarray(v) for v in (x, action, y, weight)]
@@ -108,7 +108,7 @@ def test_mixed_actions_weights_and_blocks(n_actions, square_root, x64):
     single = start
     for k in range(12):
         single = single.update(*(v[k : k + 1] for v in rows))
-    beliefs = [single, start.update(*rows), single.rebuild(*rows)]
+    beliefs = [single, start.update(*rows)]
     if isinstance(start, LinearGaussian):
         scaled = rows[0] * jnp.sqrt(rows[3])[:, None], rows[1], rows[2] * jnp.sqrt(rows[3])
         root, mean = learn_block(shrink_root_block, (start.root, start.mean), scaled)
@@ -216,23 +216,6 @@ def test_a_draw_where_rounding_has_left_no_cholesky_factor():
     broken = jnp.diag(jnp.array([2.0, -1e-7, 1.0]))[None]
     root = np.asarray(some_root(broken))[0]
     assert np.allclose(root @ root.T, np.diag([2.0, 0.0, 1.0]), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"features": np.ones((3, 4))}, r"features has shape \(3, 4\), expected \(K, 2\)"),
-        ({"action": np.zeros(2, int)}, r"action has shape \(2,\), expected \(3,\)"),
-        ({"action": np.array([0, 2, 5])}, r"action\[1\] is 2, expected an action index from 0 to 1"),
-        ({"features": np.array([[0, 1], [np.nan, 0], [0, 0]])}, r"features\[1, 0\] is nan, expected a finite number"),
-        ({"target": np.array([0, np.inf, 0])}, r"target\[1\] is inf"),
-        ({"weight": np.array([0, 1.0, -1.0])}, r"weight\[2\] is -1.0, expected a finite number, zero or greater"),
-    ],
-)
-def test_wrong_rows(change, sentence):
-    rows = {"features": jnp.ones((3, 2)), "action": jnp.zeros(3, int), "target": jnp.ones(3)} | change
-    with pytest.raises(ValueError, match=sentence):
-        LinearGaussianPrior().belief(2, 2).rebuild(**rows)
 
 
 def test_wrong_priors():
