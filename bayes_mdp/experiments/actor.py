@@ -19,7 +19,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache, partial
 from math import isfinite
-from operator import index
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -80,7 +79,7 @@ from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.random.threefry import fused_key, plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar
-from bayes_mdp.utils.validation import check_initial, check_key, check_shape
+from bayes_mdp.utils.validation import as_index, check_initial, check_key, check_shape
 
 MOST_BUFFERED = 256
 MOST_ACTIONS = 65_536  # of a table
@@ -382,13 +381,7 @@ class ActorChecks:
         Raises:
             TypeError: no integer. ValueError: out of range.
         """
-        try:
-            state = index(value)  # pyright: ignore[reportArgumentType] - refused below
-        except TypeError as error:
-            raise TypeError(f"{name} is {value!r}, expected the index of a state") from error
-        if not 0 <= state < self._n_states:
-            raise ValueError(f"{name} is {state}, expected a state index from 0 to {self._n_states - 1}")
-        return state
+        return as_index(name, value, self._n_states, "a state")
 
     def transition(
         self, step: int, observation: object, action: object, reward: object, next_observation: object
@@ -404,12 +397,7 @@ class ActorChecks:
             TypeError, ValueError: one sentence about the argument at fault.
         """
         state = self.state(observation, "observation")
-        try:
-            chosen = index(action)  # pyright: ignore[reportArgumentType] - refused below
-        except TypeError as error:
-            raise TypeError(f"action is {action!r}, expected the index of an action") from error
-        if not 0 <= chosen < self._n_actions:
-            raise ValueError(f"action is {chosen}, expected an action index from 0 to {self._n_actions - 1}")
+        chosen = as_index("action", action, self._n_actions, "an action")
         try:
             number = float(reward)  # pyright: ignore[reportArgumentType] - refused below
         except (TypeError, ValueError) as error:

@@ -1,5 +1,6 @@
 """Checks for what a person enters: one sentence with the argument, the index, what was there, what was expected."""
 
+import operator
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -375,6 +376,21 @@ def check_index(name: str, values: object, size: int, what: str) -> None:
         raise TypeError(f"{name} has dtype {array.dtype}, expected integers (indices of {what}s)")
     article = "an" if what[0] in "aeiou" else "a"
     require((array < 0) | (array >= size), name, array, f"{article} {what} index from 0 to {size - 1}")
+
+
+def as_index(name: str, value: Any, size: int, what: str) -> int:
+    """One index in [0, size), of `what`: "a state", "an action".
+
+    Raises:
+        TypeError: no integer. ValueError: out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"{name} is {value!r}, expected the index of {what}") from error
+    if not 0 <= number < size:
+        raise ValueError(f"{name} is {number}, expected {what} index from 0 to {size - 1}")
+    return number
 
 
 def check_shape(name: str, array: HasShape, expected: tuple[int, ...], axes: str) -> None:

@@ -1,7 +1,6 @@
 """`to_gymnasium`: an `Environment` as a Gymnasium environment: inversion on the host, in numpy and plain numbers."""
 
 from bisect import bisect_right
-from operator import index
 from typing import NamedTuple, SupportsIndex
 
 import gymnasium
@@ -12,7 +11,7 @@ from jaxtyping import Array, Float, UInt32
 
 from bayes_mdp.mdp import Environment, NormalReward, RewardLaw, SparseMDP
 from bayes_mdp.utils.typing import Index, IntScalar
-from bayes_mdp.utils.validation import check_count
+from bayes_mdp.utils.validation import as_index, check_count
 
 
 def to_gymnasium(env: Environment, *, seed: int | None = None, max_episode_steps: int | None = None) -> "TabularEnv":
@@ -140,12 +139,7 @@ class TabularEnv(gymnasium.Env):
         return next_state, reward, terminated, truncated, info
 
     def _action(self, action: SupportsIndex) -> int:
-        try:
-            chosen = index(action)
-        except TypeError as error:
-            raise TypeError(f"action is {action!r}, expected the index of an action") from error
-        if not 0 <= chosen < self._n_actions:
-            raise ValueError(f"action is {chosen}, expected an action index from 0 to {self._n_actions - 1}")
+        chosen = as_index("action", action, self._n_actions, "an action")
         if self._legal is not None and not self._legal[self._state, chosen]:
             raise ValueError(f"action is {chosen}, expected a legal action of state {self._state}")
         return chosen
