@@ -1,6 +1,10 @@
 """The dry run, and the message for a prior that no route can infer correctly."""
 
 # pyright: reportArgumentType=false, reportIndexIssue=false, reportCallIssue=false, reportOperatorIssue=false
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +45,33 @@ def test_routes_and_reasons():
     assert sampled.route == "nuts" and set(sampled.why_not) == {"exact", "mixture", "collapsed", "factorised"}
     assert "the transition law depends on it" in sampled.why_not["collapsed"]
     assert unwrapped(sampled).startswith("route: nuts (chains draw every site) not exact: site 'hidden0'")
+
+
+def two_in_the_way(space):
+    concentration, centre = (
+        numpyro.sample("concentration", dist.Gamma(2.0, 1.0)),
+        numpyro.sample("centre", dist.Normal()),
+    )
+    with space.plates():
+        probs = numpyro.sample("probs", dist.Dirichlet(concentration * jnp.ones(space.n_outcomes)))
+        return MDPSpec(probs, dist.Normal(numpyro.sample("mean", dist.Normal(centre, 1.0)), 1.0))
+
+
+def test_the_site_in_the_way_is_the_first_one():
+    """In every process: hashes of names, which differ between them, decide nothing."""
+    code = """
+import bayes_mdp as bm
+from tests.inference.test_explanation import SPACE, two_in_the_way
+print(bm.explain(two_in_the_way, SPACE))"""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True
+        )
+        for seed in ("0", "2")  # two orders of the set {probs, mean}
+    ]
+    said = [process.communicate()[0] for process in processes]
+    assert "not exact: site 'concentration' (Gamma)" in unwrapped(said[0])
+    assert said[0] == said[1]
 
 
 def of_site(prior, name):

@@ -57,7 +57,8 @@ def check_sites(probe: Probe, *, alone: bool) -> None:
     # The parameters of conjugate sites are free of conjugate sites, so that these are independent before any data; the
     # one exception is the pair of plain sites that is a normal-gamma.
     conjugate = frozenset(probe.layout.shapes)
-    for site in conjugate:
+    # In the order of the program, so that the same site is named every time.
+    for site in probe.layout.shapes:
         for parameter, entries in probe.parameters_of[site].items():
             parents = probe.depends(entries)
             unexplained = parents - frozenset(probe.hyperparameters)
