@@ -5,8 +5,9 @@ it, since a search passes over them many times; else each pass draws them anew, 
 and error bounds in double precision; the draws of a large problem are rounded to single precision.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
@@ -74,6 +75,7 @@ class CommonDraws:
         start: distribution of the first state.
         initial_given: whether someone stated `start`.
         rows: the pairs that are drawn.
+        known: digest of a policy -> its values, where draws are large: a search asks for some again.
     """
 
     stream: Callable[[], PairDraws]
@@ -84,6 +86,7 @@ class CommonDraws:
     start: Float[np.ndarray, " S"]
     initial_given: bool
     rows: PairRows
+    known: dict[bytes, Float[np.ndarray, " W"]] = field(default_factory=dict)
 
     @property
     def legal(self) -> Bool[np.ndarray, "S A"] | None:
@@ -136,7 +139,14 @@ class CommonDraws:
         Raises:
             ValueError: a value that is not finite in some draw, as `policy_value`.
         """
-        return self.evaluations(policies)[0]
+        policies = np.asarray(policies, np.float64)
+        if len(self.rows.pair) <= LARGE or not len(policies):
+            return self.evaluations(policies)[0]
+        digests = [hashlib.sha256(policy.tobytes()).digest() for policy in policies]
+        new = [i for i, digest in enumerate(digests) if digest not in self.known]
+        if new:
+            self.known.update(zip([digests[i] for i in new], self.evaluations(policies[new])[0].T, strict=True))
+        return np.stack([self.known[digest] for digest in digests], -1)
 
     def evaluations(
         self, policies: Policies, precision: float = 0.0

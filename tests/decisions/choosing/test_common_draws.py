@@ -169,6 +169,20 @@ def test_draws_that_are_not_held_and_large_ones_are_the_same(learnt, monkeypatch
 
 
 @pytest.mark.slow
+def test_values_of_large_draws_are_worked_out_once(monkeypatch):
+    policies = np.stack([np.where(LEGAL, weight, 0.0) for weight in ([1.0, 3.0], [2.0, 1.0], [1.0, 1.0])])
+    policies /= policies.sum(-1, keepdims=True)
+    expected = of_objective(Discounted(0.9)).values(policies)
+    monkeypatch.setattr(module, "LARGE", 0)
+    evaluated, evaluations = [], CommonDraws.evaluations
+    monkeypatch.setattr(CommonDraws, "evaluations", lambda draws, p: evaluated.append(len(p)) or evaluations(draws, p))
+    draws = of_objective(Discounted(0.9))
+    first, again = draws.values(policies[[0, 2]]), draws.values(policies[[2, 1, 0]])
+    np.testing.assert_allclose(again, expected[:, [2, 1, 0]], rtol=1e-5)  # rows in single precision
+    np.testing.assert_array_equal(first, again[:, [2, 0]])
+    assert evaluated == [2, 1]
+
+
 def test_only_needed_pairs_are_drawn(learnt):
     """The best over these alone."""
     needed = LEGAL.copy()
