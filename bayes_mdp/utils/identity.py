@@ -362,7 +362,7 @@ class _Walk:
             raise refusal from error
         if isinstance(reduction, str):
             # By a name, under which it must be: a ufunc of np.frompyfunc is not, and its function is out of sight.
-            module = pickle.whichmodule(value, reduction)
+            module = pickle.whichmodule(value, reduction)  # type: ignore[attr-defined]
             if getattr(sys.modules.get(module), reduction, None) is not value:
                 raise refusal
             self._put("named", reduction)
