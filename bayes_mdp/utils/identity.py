@@ -5,9 +5,9 @@ the functions and classes among them, and so on; an object is its class and its 
 value does not show what it does (a generator, an open file, `eval`, a class that says itself how it is stored), it has
 no identity.
 
-What comes with an installed package is known by name and version. If a function uses a name of a package that the
-person has set anew, that counts; what the package itself makes of it is out of sight, as are files, clocks, the
-environment, and the state of NumPy's global stream of random numbers.
+What comes with an installed package is known by name and version, and its objects by what it stores of them. If a
+function uses a name of a package that the person has set anew, that counts; what the package itself makes of it is out
+of sight, as are files, clocks, the environment, and the state of the streams of random numbers that all programs share.
 """
 
 import copyreg
@@ -18,6 +18,8 @@ import gc
 import hashlib
 import importlib
 import importlib.util
+import pickle
+import random
 import sys
 import sysconfig
 import types
@@ -59,6 +61,8 @@ _OF_EVERY_CLASS = (
 """Members of a class that say nothing of what it does, or change when it is used."""
 _ANYTHING = frozenset(map(id, (eval, exec, globals, __import__, importlib.import_module, sys.modules)))
 """What reaches objects by words that are put together while a function runs."""
+_STREAMS = frozenset((id(random.random.__self__), id(np.random.normal.__self__)))  # type: ignore[attr-defined]
+"""The streams that all programs share."""
 _OUT_OF_SIGHT = frozenset(("__doc__", "__annotations__", "__globals__", "f_globals"))
 """Attributes that are no part of the identity of a function: code that asks for them has none."""
 _BY_WORD = frozenset(("getattr", "vars", "dir", "attrgetter", "methodcaller", "__dict__", "__getattribute__"))
@@ -202,7 +206,7 @@ class _Walk:
         if home is not None:
             self._put("named", home)
             self._patches(value, where)
-        elif issubclass(kind, self._without):
+        elif issubclass(kind, self._without) or id(value) in _STREAMS:
             self._put("without")
         elif kind is types.FunctionType:
             self._function(value, where)
@@ -327,9 +331,14 @@ class _Walk:
             # The function that it calls, not a name that `functools.wraps` gave it; the rest is how it is called.
             self.feed(wrapped, where)
             return
-        says_how = kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__
-        if not in_sight or (says_how and _package_of(kind.__module__) is not None):
+        bases = (base for base in kind.__mro__ if base is not object and base not in _CONTAINERS)
+        says_how = any(not vars(base).keys().isdisjoint(_STORING) for base in bases)
+        packaged = _package_of(kind.__module__) is not None
+        if not in_sight or (says_how and packaged):
             self._reduce(value, where)
+            if packaged:
+                # What its package stores of it: caches are no part.
+                return
         elif hidden in (list, tuple):
             self._each("items", hidden.__iter__(value), where)
         elif hidden is dict:
@@ -352,9 +361,13 @@ class _Walk:
         except Exception as error:  # pickling raises what it likes
             raise refusal from error
         if isinstance(reduction, str):
-            # By a name, under which it is not: a ufunc of np.frompyfunc, say, whose function is out of sight.
-            raise refusal
-        parts = [list(part) if isinstance(part, Iterator) else part for part in reduction]
+            # By a name, under which it must be: a ufunc of np.frompyfunc is not, and its function is out of sight.
+            module = pickle.whichmodule(value, reduction)  # type: ignore[attr-defined]
+            if getattr(sys.modules.get(module), reduction, None) is not value:
+                raise refusal
+            self._put("named", reduction)
+            return
+        parts = [list(part) if isinstance(part, Iterator) else _without_cache(part) for part in reduction]
         self._each("reduced", parts, where)
 
 
@@ -387,6 +400,13 @@ def _is_state(value: Any, package: str | None) -> bool:
 
 
 _CODE = (types.FunctionType, partial, np.ufunc, *_WRAPPERS)
+
+
+def _without_cache(part: Any) -> Any:
+    """A part of what is stored, without what pandas keeps in `_cache` when it is first asked for."""
+    if type(part) is not tuple:
+        return part
+    return tuple(x for x in part if not (type(x) is dict and x.keys() == {"_cache"}))
 
 
 def _refuse_dynamic(value: object, where: str) -> None:

@@ -16,7 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
+import scipy.interpolate
+import scipy.stats
+import xarray as xr
 
 import bayes_mdp as bm
 from bayes_mdp.utils.identity import UNDESCRIBED_DEFAULT, UnidentifiedError, _state, added_defaults, identity
@@ -269,6 +273,96 @@ def test_names_that_a_library_loads_when_they_are_asked_for_change_nothing():
         delattr(home, name)
     before = identity(_made(program))
     assert _made(program)() is not None and identity(_made(program)) == before
+
+
+def _frame(values=(1, 2), name=None, unit=1, **options):
+    frame = pd.DataFrame({"a": list(values), "b": ["x", "y"]}, **options)
+    frame.index.name, frame.attrs["unit"] = name, unit
+    return frame
+
+
+def _graph(weight):
+    graph = pytest.importorskip("networkx").Graph()
+    graph.add_edge(1, 2, weight=weight)
+    return graph
+
+
+def _look_up(index):
+    return index.get_loc(index[0]), index.is_unique, index.is_monotonic_increasing, index.get_indexer(index[:1])
+
+
+def _use_frame(frame):
+    return frame.loc[0], frame["a"], _look_up(frame.index), _look_up(frame.columns), frame.groupby("a").sum(), frame.T
+
+
+def _labelled(value, unit=1):
+    return xr.Dataset({"a": ("x", [1.0, value])}, coords={"x": [0, 1]}, attrs={"unit": unit})
+
+
+OBJECTS = {
+    "values of a frame": (_frame, lambda: _frame((1, 3)), _use_frame),
+    "types of a frame": (_frame, lambda: _frame().astype({"a": np.int32}), _use_frame),
+    "rows of a frame": (_frame, lambda: _frame(index=[0, 2]), _use_frame),
+    "columns of a frame": (_frame, lambda: _frame().rename(columns={"b": "c"}), _use_frame),
+    "a name of an index": (_frame, lambda: _frame(name="row"), _use_frame),
+    "attributes of a frame": (_frame, lambda: _frame(unit=2), _use_frame),
+    "a series": (lambda: pd.Series([1.0, 2.0]), lambda: pd.Series([1.0, 3.0]), lambda x: (x.loc[0], x.mean())),
+    "a name of a series": (lambda: pd.Series([1], name="s"), lambda: pd.Series([1], name="t"), lambda x: x.loc[0]),
+    "missing text": (
+        lambda: pd.Series(["a", None], dtype="string"),
+        lambda: pd.Series(["a", "b"], dtype="string"),
+        str,
+    ),
+    "an index": (lambda: pd.Index(["a", "b"]), lambda: pd.Index(["a", "c"]), _look_up),
+    "dates": (lambda: pd.date_range("2020", periods=3), lambda: pd.date_range("2021", periods=3), _look_up),
+    "labels of levels": (
+        lambda: pd.MultiIndex.from_tuples([(1, "a"), (2, "b")]),
+        lambda: pd.MultiIndex.from_tuples([(1, "a"), (2, "c")]),
+        _look_up,
+    ),
+    "names of levels": (
+        lambda: pd.MultiIndex.from_tuples([(1, "a")], names=["p", "q"]),
+        lambda: pd.MultiIndex.from_tuples([(1, "a")], names=["p", "r"]),
+        _look_up,
+    ),
+    "categories": (
+        lambda: pd.Categorical(["a", "b"]),
+        lambda: pd.Categorical(["a", "b"], ordered=True),
+        lambda x: _look_up(x.categories),
+    ),
+    "a data set": (lambda: _labelled(1.0), lambda: _labelled(2.0), lambda x: (x.sel(x=0), x.indexes, x.mean())),
+    "attributes of a data set": (lambda: _labelled(1.0), lambda: _labelled(1.0, 2), lambda x: x.sel(x=0)),
+    "an array with labels": (lambda: _labelled(1.0).a, lambda: _labelled(2.0).a, lambda x: (x.sel(x=0), x.indexes)),
+    "a spline": (
+        lambda: scipy.interpolate.CubicSpline([0, 1, 2], [0, 1, 3]),
+        lambda: scipy.interpolate.CubicSpline([0, 1, 2], [0, 1, 4]),
+        lambda x: x(0.5),
+    ),
+    "an interpolation": (
+        lambda: scipy.interpolate.interp1d([0, 1], [0, 1]),
+        lambda: scipy.interpolate.interp1d([0, 1], [0, 2]),
+        lambda x: x(0.5),
+    ),
+    "a law of SciPy": (
+        lambda: scipy.stats.norm(0, 1),
+        lambda: scipy.stats.norm(0, 2),
+        lambda x: (x.pdf(0.2), x.rvs(2), x.ppf(0.1)),
+    ),
+    "a graph": (lambda: _graph(1), lambda: _graph(2), lambda x: (x.edges, x.adj, x.degree, x.nodes)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_of_packages_are_what_they_hold_whatever_they_have_cached(name):
+    make, make_other, use = OBJECTS[name]
+    value = make()
+    before = identity(lambda: value)
+    use(value)
+    assert identity(lambda: value) == before
+    value = make()
+    assert identity(lambda: value) == before
+    value = make_other()
+    assert identity(lambda: value) != before
 
 
 def test_the_state_of_a_library_is_no_part_of_what_uses_it():
