@@ -68,10 +68,10 @@ def test_trials_that_are_not_there_are_warned_of():
     with pytest.warns(UserWarning, match=said):
         read_choices(rows, **COLUMNS, trial="t")
     with pytest.warns(UserWarning, match="subject 'b' has no trial between 3 and 9: it"):
-        read_choices(rows[4:], **COLUMNS, trial="t")
+        read_choices(rows.iloc[4:], **COLUMNS, trial="t")
     # Numbers that are evenly spaced, wherever they begin, have no gap; nor has a missed choice whose row is there.
     read_choices(rows.assign(t=[10, 20, 30, 40, 110, 100, 90, 80]), **COLUMNS, trial="t")
-    read_choices(rows[3:5], **COLUMNS, trial="t")
+    read_choices(rows.iloc[3:5], **COLUMNS, trial="t")
     missed = rows.assign(t=[1, 2, 3, 4] * 2, move=["l", None] * 4)
     assert read_choices(missed, **COLUMNS, trial="t", missing="ignore").num_choices == 4
 

@@ -226,7 +226,7 @@ class LeftOpen:
         if open_ones is not None:
             last_steps = pd.Series(open_ones[1], index=open_ones[0])
             last_steps = last_steps if self._last_steps is None else pd.concat([self._last_steps, last_steps])
-            self._last_steps = last_steps[~last_steps.index.duplicated(keep="last")]
+            self._last_steps = last_steps.loc[~last_steps.index.duplicated(keep="last")]
 
     def warn(self, table: Table, steps: Int[np.ndarray, " N"] | None) -> None:
         """Warn of an episode that has the label of one that is open, and begins at a later step, as far as is told.
