@@ -341,9 +341,11 @@ class Choices:
         n_actions = int(np.diff(np.append(self.first, len(rows.state))).max())
         if self.matrix is None:
             width = rows.width or 0
-            # Dense: the chosen row of every state, [N S S].
-            table = self.probs.reshape(num, -1, width)[np.arange(num)[:, None], chosen]
-            return Chains(table[..., :size], reward, size + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
+            # Dense: the chosen row of every state, [N S S]; the last states may follow nowhere.
+            table = self.probs.reshape(num, -1, width)[np.arange(num)[:, None], chosen][..., :size]
+            if width < size:
+                table = np.concatenate([table, np.zeros((num, size, size - width))], -1)
+            return Chains(table, reward, size + SPARE + n_actions + 2, np.abs(self.reward).max(-1))
         picked = self.matrix[(chosen + len(rows.state) * np.arange(num)[:, None]).ravel()]
         # The end, S, is no column.
         draw, reached = np.divmod(picked.indices, size + 1)

@@ -63,7 +63,7 @@ OBJECTIVES = {
     "steps": bm.Episodic(3),
     "near one": bm.Discounted(0.9999),
 }
-CASES = ("dense", "ends", "support", "listed", "listed ends", "shared", "by outcome", *OBJECTIVES)
+CASES = ("dense", "ends", "support", "to one", "to two", "listed", "listed ends", "shared", "by outcome", *OBJECTIVES)
 
 
 def case(name):
@@ -73,6 +73,8 @@ def case(name):
     options = {"successors": lists(rng, ends)} if "listed" in name else {}
     if name == "support":
         options["support"] = (rng.random((S, A, S)) < 0.5) | np.eye(S, dtype=bool)[:, None]
+    if name.startswith("to "):  # the first states alone follow, in every row
+        options["support"] = np.broadcast_to(np.arange(S) < 1 + (name == "to two"), (S, A, S))
     horizon = 3 if name == "steps" else None
     space = bm.StateActionSpace(S, A, horizon=horizon, ends=ends, legal=None if name == "shared" else LEGAL, **options)
     prior = bm.models.dirichlet_normal(0.3)

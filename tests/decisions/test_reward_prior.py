@@ -56,7 +56,7 @@ def test_a_flat_prior_of_rare_successes():
         basis = result.values[name].basis
         assert basis.prior_share == 0.0  # all rows are known
         np.testing.assert_allclose([basis.rewards.share, basis.rewards.pull], [share[number], pull[number]], rtol=1e-6)
-        assert f"prior's share of its rewards {share[number]:.2g}, which moves the value by +" in str(result)
+        assert f"prior's share of its rewards {share[number]:.2g}, which moves the value by +" in unwrapped(result)
     assert share.max() < PRIOR_SHARE
     gain = after.mean(0) @ [-1, 1]
     assert result.prob_best["new"] == 1.0 and gain > 0 > data.mean(0) @ [-1, 1]
@@ -74,7 +74,7 @@ def test_the_same_data_under_a_prior_that_lies_where_rewards_lie():
     result = compared(bm.models.dirichlet_bernoulli(1.0, 0.01, 1.99))
     assert result.values["new"].basis.rewards.share == pytest.approx((2 / 3002 + 39 * 2 / 72) / 40, rel=1e-6)
     assert result.verdict.decided and result.prob_best["old"] > 0.7
-    assert "that of the rewards is at most 0.027; it moves the difference to new by " in str(result.verdict)
+    assert "that of the rewards is at most 0.027; it moves the difference to new by " in unwrapped(result.verdict)
 
 
 def test_a_choice_says_it_too():

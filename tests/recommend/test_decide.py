@@ -248,7 +248,7 @@ def test_a_prior_that_does_not_fit_is_named_by_a_check():
     told = decision.candidates["chosen"].consequences
     assert {each.check for each in told} == set(decision.criticism.alarms) and not any(each.stops for each in told)
     shown = " ".join(str(decision).split())
-    assert "the check 'new outcomes' failed; with rows whose concentration is learnt" in shown
+    assert "the check 'new outcomes' failed" in shown and "; with rows whose concentration is learnt the gain" in shown
     assert "the answer stays" in shown
 
 

@@ -77,5 +77,5 @@ def test_the_designs_example_is_refused_for_its_stickiness():
             reward = numpyro.sample("reward", NormalGamma(loc=0.0, pseudo_count=1.0, concentration=2.0, rate=1.0))
         return MDPSpec(probs, reward=normal(reward))
 
-    with pytest.raises(ValueError, match=r"site 'stickiness' \(HalfNormal\) is in the way"):
+    with pytest.raises(ValueError, match=r"site 'stickiness' \(HalfNormal\) does not allow an exact posterior"):
         infer(KEY, sticky, space=SPACE, method="exact")

@@ -165,6 +165,6 @@ def test_the_judge_sees_a_broken_rule(rule, monkeypatch):
 
 def test_the_certificate_sees_it_too(monkeypatch):
     program = named("log-normal: one mean, two noises")
-    monkeypatch.setattr(detect, "first_index", lambda bad: None)
+    monkeypatch.setattr(detector, "first_index", lambda bad: None)
     assert closed_form(program, certified=False) is not None
     assert closed_form(program) is None
