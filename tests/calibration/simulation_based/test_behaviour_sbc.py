@@ -12,6 +12,7 @@ from bayes_mdp.calibration.simulation_based.behaviour_sbc import BehaviourDesign
 from bayes_mdp.calibration.simulation_based.prior_sbc import run_in_chunks
 from bayes_mdp.calibration.simulation_based.sbc_result import SBC
 from tests.behaviour.bandits import MODEL, Learner, environment
+from tests.text import unwrapped
 
 KEY = jax.random.key(0)
 
@@ -65,7 +66,7 @@ def test_ranks_are_of_the_parameters_and_of_the_likelihood_of_the_choices():
     draws, truth = (data[name].sel(quantity="rate") for name in ("draws", "truth"))
     np.testing.assert_array_equal(data["rank"].sel(quantity="rate"), (draws < truth).sum("draw"))
     assert (truth > 0).all() and (truth < 1).all() and len(np.unique(truth)) == 10
-    assert "10 simulations of 12 choices of 2 subjects (pooling none), 20 draws each" in str(found)
+    assert "10 simulations of 12 choices of 2 subjects (pooling none), 20 draws each" in unwrapped(found)
     assert len([panel for panel in found.plot_ecdf().axes if panel.get_visible()]) == 1
 
 
