@@ -314,17 +314,27 @@ def warn_of_similar(
     # A label may stand in several columns: the one where it is commonest counts.
     rows = np.max(list(columns), axis=0)
     counts = {x: int(n) for x, n in zip(labels, rows, strict=True) if isinstance(x, str)}
-    pairs = list(similar_pairs(counts))
+    examples = similar_in_words(counts)
+    if examples is not None:
+        warn_user(
+            f"{what} has the labels {examples}, which may be two spellings of one and are now two {role}s: correct the "
+            f"log, or name all labels if they differ ({role}s=[...]; in the shell --{role}s A,B,C) "
+            f"{see('how-to/read-a-log')}"
+        )
+
+
+def similar_in_words(rows: Mapping[str, int]) -> str | None:
+    """Two labels that may be one, and how many more such pairs there are; None: there are none.
+
+    Args:
+        rows: label -> number of rows.
+    """
+    pairs = list(similar_pairs(rows))
     if not pairs:
-        return
-    examples = " and ".join(f"{label!r} ({rows_in_words(counts[label])})" for label in pairs[0])
+        return None
+    examples = " and ".join(f"{label!r} ({rows_in_words(rows[label])})" for label in pairs[0])
     remaining = len(pairs) - 1
-    examples += f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else ""
-    warn_user(
-        f"{what} has the labels {examples}, which may be two spellings of one and are now two {role}s: correct the "
-        f"log, or name all labels if they differ ({role}s=[...]; in the shell --{role}s A,B,C) "
-        f"{see('how-to/read-a-log')}"
-    )
+    return examples + (f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else "")
 
 
 def similar_pairs(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.by_label import ProductLabel, rows_in_words, similar_pairs
+from bayes_mdp.mdp.by_label import ProductLabel, rows_in_words, similar_in_words
 from bayes_mdp.mdp.data.transitions import Transitions
 from bayes_mdp.mdp.design import BY, Covariate, Design, Formula, Layout, Scale, design_of, read_formula, scale_of
 from bayes_mdp.mdp.space import StateActionSpace
@@ -652,13 +652,11 @@ def _warn_of_levels(source: str, name: str, labels: Sequence[Hashable], kind: st
             f"{source}: covariate {name!r} is read as labels, because {example} is no number, while most of its "
             f"{len(rows)} labels are numbers: {remedy}"
         )
-    pairs = list(similar_pairs({label: n for label, n in rows.items() if isinstance(label, str)}))
-    if pairs:
-        examples = " and ".join(f"{label!r} ({rows_in_words(rows[label])})" for label in pairs[0])
-        more = f", and {len(pairs) - 1} more such" if len(pairs) > 1 else ""
+    examples = similar_in_words({label: n for label, n in rows.items() if isinstance(label, str)})
+    if examples is not None:
         warn_user(
-            f"{source}: covariate {name!r} has the labels {examples}{more}, which may be two spellings of one and are "
-            f"now two levels: {remedy}"
+            f"{source}: covariate {name!r} has the labels {examples}, which may be two spellings of one and are now "
+            f"two levels: {remedy}"
         )
 
 

@@ -14,11 +14,6 @@ from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import label_list
 
 
-def is_labelled(values: object) -> bool:
-    """Whether it is a Series or a DataFrame of pandas, or a DataArray of xarray, with other labels than 0, 1, 2, ..."""
-    return any(labels is not None and labels != list(range(len(labels))) for labels in _labels(values).values())
-
-
 def in_order(name: str, values: Any, **axes: Names) -> Any:
     """The numbers of a labelled table in the order of the axes; anything else (Any) as it is.
 
@@ -39,7 +34,7 @@ def in_order(name: str, values: Any, **axes: Names) -> Any:
     """
     if _is_xarray(values) and set(axes) <= set(values.dims):
         values = values.transpose(..., *axes)  # by name, whatever the order of its dimensions
-    labelled = list(_labels(values).values())
+    labelled = _labels(values)
     if not labelled:
         return values
     array = np.asarray(values)
@@ -62,10 +57,10 @@ def by_label(name: str, values: Any) -> Any:
     Raises:
         ValueError: a label twice.
     """
-    if not is_labelled(values) or np.ndim(values) != 1:
+    named = _named(values)
+    if not named or np.ndim(values) != 1:
         return values
-    (labels,) = _labels(values).values()
-    assert labels is not None  # it is labelled
+    (labels,) = named
     mapping = dict(zip(labels, np.asarray(values).tolist(), strict=True))
     if len(mapping) < len(labels):
         twice = next(label for i, label in enumerate(labels) if label in labels[:i])
@@ -84,13 +79,13 @@ def refuse_labels(name: str, values: Any, order_of: str = "the space") -> None:
     Raises:
         TypeError: what there is, and what to write.
     """
-    if is_labelled(values):
-        labels = next(x for x in _labels(values).values() if x is not None and x != list(range(len(x))))
+    named = _named(values)
+    if named:
         order = "list(space.state_names)" + (", list(space.action_names)" if np.ndim(values) > 1 else "")
         example = f", such as {name}.loc[{order}].to_numpy()" if order_of == "the space" else ""
         raise TypeError(
-            f"{name} is a {type(values).__name__} with the labels {label_list(labels)}, expected an array in the order "
-            f"of {order_of}{example}"
+            f"{name} is a {type(values).__name__} with the labels {label_list(named[0])}, expected an array in the "
+            f"order of {order_of}{example}"
         )
 
 
@@ -117,14 +112,19 @@ def _places(name: str, axis: str, labels: Sequence[Hashable], names: Names) -> l
     return [places[label] for label in known]
 
 
-def _labels(values: Any) -> dict[str, list[Any] | None]:
-    """The labels along each axis; None: an axis without. Nothing at all: no labelled table."""
+def _named(values: Any) -> list[list[Any]]:
+    """The labels of the axes that have other ones than 0, 1, 2, ...; empty: no labelled table."""
+    return [labels for labels in _labels(values) if labels is not None and labels != list(range(len(labels)))]
+
+
+def _labels(values: Any) -> list[list[Any] | None]:
+    """The labels along each axis of a Series, DataFrame or DataArray; None: an axis without. Of anything else empty."""
     if hasattr(values, "iloc"):  # pandas is not imported for it
         axes = (values.index, values.columns) if hasattr(values, "columns") else (values.index,)
-        return {str(i): axis.tolist() for i, axis in enumerate(axes)}
+        return [axis.tolist() for axis in axes]
     if _is_xarray(values):
-        return {str(dim): values.coords[dim].values.tolist() if dim in values.coords else None for dim in values.dims}
-    return {}
+        return [values.coords[dim].values.tolist() if dim in values.coords else None for dim in values.dims]
+    return []
 
 
 def _is_xarray(values: object) -> bool:
