@@ -366,11 +366,12 @@ def _warn_of_gaps(table: Table, order: np.ndarray, later: np.ndarray) -> None:
     trials, subject = table.values("trial"), table.values("subject")
     assert trials is not None and subject is not None  # they have columns
     before, after = order[gaps[0] - 1], order[gaps[0]]
-    more = f", and {len(gaps) - 1} more such {'gaps' if len(gaps) > 2 else 'gap'}" if len(gaps) > 1 else ""
-    where = f"subject {subject[after]!r} has no trial between {trials[before]} and {trials[after]}{more}"
+    example = f"subject {subject[after]!r} has no trial between {trials[before]} and {trials[after]}"
+    remaining = len(gaps) - 1
+    example += f", and {remaining} more such {'gaps' if remaining > 1 else 'gap'}" if remaining else ""
     warn_user(
-        f"{table.name}: {where}: it is taken that nothing was learnt in between. Keep the rows of trials whose outcome "
-        'was seen (a choice that was missed: an empty action, and missing="ignore")'
+        f"{table.name}: {example}: it is taken that nothing was learnt in between. Keep the rows of trials whose "
+        'outcome was seen (a choice that was missed: an empty action, and missing="ignore")'
     )
 
 

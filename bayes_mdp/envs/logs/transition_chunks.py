@@ -225,8 +225,10 @@ class LeftOpen:
         open_ones = episodes.left_open()
         if open_ones is not None:
             last_steps = pd.Series(open_ones[1], index=open_ones[0])
-            last_steps = last_steps if self._last_steps is None else pd.concat([self._last_steps, last_steps])
-            self._last_steps = last_steps.loc[~last_steps.index.duplicated(keep="last")]
+            if self._last_steps is not None:
+                last_steps = pd.concat([self._last_steps, last_steps])
+                last_steps = last_steps.loc[~last_steps.index.duplicated(keep="last")]
+            self._last_steps = last_steps
 
     def warn(self, table: Table, steps: Int[np.ndarray, " N"] | None) -> None:
         """Warn of an episode that has the label of one that is open, and begins at a later step, as far as is told.
@@ -240,7 +242,7 @@ class LeftOpen:
         if self._last_steps is None or self._warned:
             return
         codes, uniques = factorised(table, "episode")
-        present, first = np.unique(codes[codes >= 0], return_index=True)
+        present, first = np.unique(codes, return_index=True)  # rows without an episode are refused by now
         labels = pd.Index(uniques)[present]
         place = self._last_steps.index.get_indexer(labels)
         met = np.flatnonzero(place >= 0)

@@ -452,10 +452,6 @@ class _Held:
         if "chain" not in array.dims:
             array = array.expand_dims("chain")
         rest = [str(dim) for dim in array.dims if dim not in ("chain", "draw")]
-        # What has the name of an axis is that axis, wherever it stands; the others are in their order.
-        if dims is None and len(rest) == len(axes):
-            others = iter([dim for dim in rest if dim not in axes])
-            rest = [axis if axis in rest else next(others) for axis in axes]
         if dims is not None:
             check_type("dims", dims, Mapping, "a mapping from axes to names")
             rest_named = [dims.get(axis, axis) for axis in axes]
@@ -463,6 +459,10 @@ class _Held:
             if missing:
                 raise ValueError(f"dims names {missing[0]!r}, expected one of {name!r}: {', '.join(rest)}")
             rest = rest_named
+        elif len(rest) == len(axes):
+            # What has the name of an axis is that axis, wherever it stands; the others are in their order.
+            others = iter([dim for dim in rest if dim not in axes])
+            rest = [axis if axis in rest else next(others) for axis in axes]
         if len(rest) != len(axes) or array.ndim != len(axes) + 2:
             raise ValueError(f"{what} is {name!r} with dims {array.dims}, expected chain, draw, {', '.join(axes)}")
         # By name, whatever the order in the file.
