@@ -17,7 +17,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.for_whom import ValuesBy, value_for
 from bayes_mdp.decisions.host_optima import episodic_values
-from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
+from bayes_mdp.decisions.host_values import PolicyPairs, Values, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import (
     LearntReward,
     Outcome,
@@ -208,6 +208,8 @@ class PolicyValue(eqx.Module):
         policy: what the policy is, in words, where it was a log; else "".
         effective: number of independent draws that the mean is worth, a count (chains are autocorrelated, weights
             uneven); None: all.
+        by_frequencies: Float64[num_draws], what of `draws` is there because the frequencies of a log are drawn (see
+            `BehaviourDraws`); None: the policy is no log.
     """
 
     draws: Float[np.ndarray, " num_draws"]
@@ -223,6 +225,7 @@ class PolicyValue(eqx.Module):
     start: str = eqx.field(static=True, default="")
     policy: str = eqx.field(static=True, default="")
     effective: float | None = eqx.field(static=True, default=None)
+    by_frequencies: Float[np.ndarray, " num_draws"] | None = None
 
     @property
     def error(self) -> float:
@@ -374,9 +377,9 @@ def policy_value(
         policy: Int[*H S], Float[*H S A] (action probabilities), a `Policy` object, or by the labels of the posterior's
             space: state -> action, or state -> {action: probability} (see `StateActionSpace.policy`). A log: what it
             did (`behaviour_policy`), by step where the objective is `Episodic` and the space has a horizon, or the
-            actions depend on the step; the answer says which. Its action probabilities are then drawn too, since the
-            log shows them only by so many visits; those of an array count as known. In contexts it may depend on these:
-            an array with a first axis of contexts, or a function {covariate: value} -> policy.
+            actions depend on the step; the answer says which. Its action probabilities are then drawn too, to first
+            order, since the log shows them only by so many visits; those of an array count as known. In contexts it may
+            depend on these: an array with a first axis of contexts, or a function {covariate: value} -> policy.
         objective: Discounted, Episodic, AverageReward or FirstExit.
         by: of a posterior with contexts: "context", or the covariates that make subgroups, each with a value of its
             own; None: one value, standardised over the population.
@@ -458,7 +461,9 @@ def policy_values(
         for i, name in enumerate(policies)
         if name in logs
     }
-    values, gaps = _values_in_draws(draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words)
+    values, gaps, effects = _values_in_draws(
+        draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words
+    )
     bases = late_bases(posterior, probs, objective, start)
     worth, results = Worth.of(posterior, key), {}
     # Rewards of a learnt outcome are drawn apart from the rows.
@@ -493,6 +498,7 @@ def policy_values(
             words,
             log_words,
             effective_of(worth, values_of_policy),
+            effects[:, i] if name in logs else None,
         )
     return results
 
@@ -502,6 +508,9 @@ Jobs: TypeAlias = dict[str | None, tuple[PairReward | LearntReward | None, Objec
 
 AS_DRAWN = "its frequencies are drawn as well"
 
+STEP = 2.0**-10
+"""Share of the way to a drawn policy at which the derivative of a value is taken."""
+
 
 class BehaviourDraws:
     """Draws of the action probabilities behind a log: they are known only from how often each action was taken.
@@ -510,6 +519,11 @@ class BehaviourDraws:
     independent in the posterior too. Each row is Dirichlet with the counts themselves (Rubin 1981, *The Bayesian
     bootstrap*): its mean is the frequency, and an action that was never taken in a state stays so. A row that rests on
     one visit thus counts as known.
+
+    They enter a value to first order, V(f) + dV(f)[b - f] with the frequencies f and a draw b, so that its mean is that
+    of the frequencies. V(b) itself would be biased where states were left a few times: it has terms like the mean
+    number of visits before an action ends a loop, 1 / b, which has no finite mean if that action was taken once; while
+    1 / f, the number of visits to one such action, is unbiased.
 
     Args:
         key: of the draws of the MDP; these are independent of them.
@@ -554,8 +568,9 @@ def _values_in_draws(
     start: Float[np.ndarray, " S"],
     names: list[str],
     in_words: str,
-) -> tuple[list[Float[np.ndarray, "N P"]], list[Float[np.ndarray, "N P"]]]:
-    """Values and error bounds of every policy in every draw, for each of some rewards and objectives, block by block.
+) -> tuple[list[Float[np.ndarray, "N P"]], list[Float[np.ndarray, "N P"]], Float[np.ndarray, "N P"]]:
+    """Values and error bounds of every policy in every draw, for each of some rewards and objectives, block by block;
+    and what of the values of the first is from drawn frequencies.
 
     Args:
         draws: of the pairs that the policies use.
@@ -582,6 +597,7 @@ def _values_in_draws(
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
+    effects = np.zeros((num_draws, len(policies)))
     for first, drawn in _drawn(draws, num_draws, block):
         block_draws = slice(first, first + len(drawn.probs))
         # Rows that do not sum to one are reported with the draw in which they were met.
@@ -595,32 +611,63 @@ def _values_in_draws(
         ]
         for i, policy in enumerate(policies):
             pairs = None if taken is None else taken[i]
-            if i in behaviours:
-                # A draw of the log's policy for each draw of the MDP: they are independent a posteriori.
-                policy = behaviours[i].draw(block_draws.stop - first)
-                if isinstance(objective, Episodic) and policy.ndim == 3:
-                    policy = policy[:, None].repeat(objective.horizon, axis=1)
-                pairs = None if pairs is None else pairs.weighted(policy)
-            # The chain of a policy in the draws: P_pi and r_pi, factored once for all right sides.
-            chains = None if pairs is None else pairs.chains(drawn)
-            # Outcomes share the chain of the policy: other rewards are other right sides of one system.
-            for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
-                if isinstance(summed, Episodic):
-                    steps = (len(drawn.probs), summed.horizon, len(rows.state))
-                    # By step: V_H = 0, backwards.
-                    by_step = None if paid is None else np.broadcast_to(paid, steps)
-                    answer = episodic_values(rows, drawn, policy, summed, by_step)
-                else:
-                    assert pairs is not None and chains is not None
-                    # Stationary: a linear system, with a proven bound on its error.
-                    answer = proven(chains if paid is None else pairs.with_reward(chains, paid), summed)
+            answers = _answers(rows, drawn, policy, pairs, jobs, each_paid)
+            for j, (answer, (_, summed)) in enumerate(zip(answers, jobs.values(), strict=True)):
                 # J = start . V for each draw.
                 values[j][block_draws, i] = answer.at_start(summed, start)
                 gaps[j][block_draws, i] = answer.gap
+            if i not in behaviours:
+                continue
+            # A draw of the log's policy for each draw of the MDP: they are independent a posteriori. The derivative of
+            # the value in its direction, by a step of that share of the way.
+            policy = policy + STEP * (behaviours[i].draw(block_draws.stop - first) - policy)
+            if isinstance(objective, Episodic) and policy.ndim == 3:
+                policy = policy[:, None].repeat(objective.horizon, axis=1)
+            pairs = None if pairs is None else pairs.weighted(policy)
+            answers = _answers(rows, drawn, policy, pairs, jobs, each_paid)
+            for j, (answer, (_, summed)) in enumerate(zip(answers, jobs.values(), strict=True)):
+                effect = (answer.at_start(summed, start) - values[j][block_draws, i]) / STEP
+                values[j][block_draws, i] += effect
+                gaps[j][block_draws, i] += (answer.gap + gaps[j][block_draws, i]) / STEP
+                if j == 0:
+                    effects[block_draws, i] = effect
         for j, (outcome, (_, summed)) in enumerate(jobs.items()):
             titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
-    return values, gaps
+    return values, gaps, effects
+
+
+def _answers(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*NH S A"],
+    pairs: PolicyPairs | None,
+    jobs: Jobs,
+    each_paid: Sequence[Float[np.ndarray, "N *H Q"] | None],
+) -> list[Values]:
+    """Values of one policy in some draws, of each job.
+
+    Args:
+        rows, drawn: of the pairs.
+        policy: action probabilities, perhaps of each draw.
+        pairs: those that it takes; None: the objective has steps.
+        jobs: how each reward is summed.
+        each_paid: the rewards; None: those of the draws.
+    """
+    # The chain of a policy in the draws, P_pi and r_pi: outcomes share it, other rewards are other right sides.
+    chains = None if pairs is None else pairs.chains(drawn)
+    answers = []
+    for (_, summed), paid in zip(jobs.values(), each_paid, strict=True):
+        if isinstance(summed, Episodic):
+            # By step: V_H = 0, backwards.
+            steps = (len(drawn.probs), summed.horizon, len(rows.state))
+            by_step = None if paid is None else np.broadcast_to(paid, steps)
+            answers.append(episodic_values(rows, drawn, policy, summed, by_step))
+        else:
+            assert pairs is not None and chains is not None
+            # Stationary: a linear system, with a proven bound on its error.
+            answers.append(proven(chains if paid is None else pairs.with_reward(chains, paid), summed))
+    return answers
 
 
 def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:

@@ -22,6 +22,9 @@ from bayes_mdp.mdp.space import END, StateActionSpace, check_space
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_labels, first_index
 
+SHOWN = 3
+"""States that are named, of those that a log never left."""
+
 OUTCOME = "next_state"
 PLACE = "successor"
 """Of the axis of outcomes where successors are listed: which state a place means differs from pair to pair."""
@@ -251,15 +254,19 @@ def log_in_words(
     """
     p_value = step_p_value(log)
     why = f", given the state (p = {p_value:.2g})"
+    never = logged_counts(log, space)[1]
+    listed = ", ".join(never[:SHOWN]) + (", ..." if len(never) > SHOWN else "")
+    # What staff do there the log does not say.
+    uniform = f" (all actions alike in the states that it never left, {len(never)}: {listed})" if never else ""
     if not mixed and logged_steps(log, space, objective, p_value) is not None:
         depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
-        return f"what the log did, by step of the episode{depends}"
+        return f"what the log did{uniform}, by step of the episode{depends}"
     if p_value <= STEP_LEVEL:
         return (
-            f"what the log did, as one policy of all steps; but its actions depend on the step{why}, so that this is "
-            "not what was done (Episodic can follow the steps)"
+            f"what the log did{uniform}, as one policy of all steps; but its actions depend on the step{why}, so that "
+            "this is not what was done (Episodic can follow the steps)"
         )
-    return "what the log did"
+    return f"what the log did{uniform}"
 
 
 def step_p_value(log: Log | FoldedLog | Transitions) -> float:

@@ -50,6 +50,7 @@ from bayes_mdp.mdp import (
     AverageReward,
     Discounted,
     Episodic,
+    FoldedLog,
     HasVariances,
     Log,
     Objective,
@@ -187,6 +188,10 @@ def decide(
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
     `options.split` one part of the episodes chooses, and the others judge.
 
+    Where the baseline is what the log did, its frequencies are drawn too, as in `policy_value`. The policy that the log
+    chose keeps many of these frequencies: its probability takes them as known, and its interval is as wide at least as
+    that of draws of both.
+
     Args:
         key: of the split and of all draws.
         prior: program, or "default": `default_prior(log)`.
@@ -195,8 +200,7 @@ def decide(
         policies: name -> policy that was fixed before anyone saw these data, as in `policy_value`, so also state ->
             action by the labels of the log. Of K > 1 each must be no worse with probability 1 - (1 - confidence) / K.
         baseline: the policy in use, as in `policy_value`, so also state -> action by the labels of the log; None: what
-            the log did, as a log in place of a policy is read by `policy_value`. Its frequencies count as known here,
-            since policies that the log chose keep many of them.
+            the log did, as a log in place of a policy is read by `policy_value`.
         options: the space, what is chosen by which criterion and within which limits, how sure a change has to be,
             the first states, the draws (see `DecideOptions`).
 
@@ -242,8 +246,9 @@ def decide(
             name: _candidate(name, policy, comparison, improvements[name], judge, problem, spent[name])
             for name, policy in candidates.items()
         }
-        if CHOSEN in judged and not problem.split:
-            spread = _spread(keys[5], judge, problem, choice, judged[CHOSEN].improvement)
+        if CHOSEN in judged:
+            by_choice = 1.0 if problem.split else _spread(keys[5], judge, problem, choice, improvements[CHOSEN])
+            spread = max(by_choice, _spread_by_frequencies(comparison.values))
             judged[CHOSEN] = replace(judged[CHOSEN], spread=spread)
 
     # 3. Checks of the belief, and what those that fail change.
@@ -256,7 +261,7 @@ def decide(
             if CHOSEN in candidates:
                 pair = {BASELINE: today, CHOSEN: choice.candidate}
                 values = policy_values(keys[5], whole, pair, objective, begins, problem.num_draws)
-                by_all = values[CHOSEN].draws - values[BASELINE].draws
+                by_all = _gain(values, CHOSEN, known=True)
         criticism = None
         if options.checks:
             rule = _rule(problem)
@@ -290,7 +295,7 @@ def decide(
         key_in_words(key),
         log.digest or "",
         # Elsewhere than where the log's episodes start, or for another baseline, its returns say nothing.
-        _anchor(log, objective, judged) if baseline is None and options.initial is None else None,
+        _anchor(log, objective, comparison.values) if baseline is None and options.initial is None else None,
         dict(log.columns),
         by_all,
         _rare_pairs(_pair_counts(chooser), space, problem.limits.bootstrap_below or 0),
@@ -309,6 +314,7 @@ class Problem(NamedTuple):
         named: the policies that were named, as arrays where they were by label.
         criterion, limits, confidence, slack, split, num_draws, initial, value_range: as of `DecideOptions`.
         baseline: the policy in use, likewise.
+        in_use: the same, or the log where that is what the log did: its frequencies are drawn.
         practice: what it is, in words, where it is what the log did; else "".
         spender: the budgets of the limits, with what the data that choose have learnt of their outcomes; None: there
             are none, or nothing was learnt yet.
@@ -322,6 +328,7 @@ class Problem(NamedTuple):
     criterion: Criterion
     limits: PolicyLimits
     baseline: PolicyLike
+    in_use: PolicyLike | Log | FoldedLog
     confidence: float
     slack: float
     split: float
@@ -367,6 +374,8 @@ def _read_problem(
     # Unless limits are stated, rare pairs are left to the baseline.
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
+    today = _log_policy(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective)
+    logged = log if baseline is None else log_behind(baseline)
     return Problem(
         _read_prior(prior, log, space),
         log,
@@ -375,7 +384,8 @@ def _read_problem(
         _read_policies(policies, space, objective),
         criterion,
         limits,
-        _log_policy(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective),
+        today,
+        today if logged is None else logged,
         float(options.confidence),
         float(options.slack),
         float(options.split),
@@ -545,13 +555,13 @@ def _judge(
     chosen_by = "other data" if problem.split else "these data"
     # Of several policies that were named the best is taken: all of them together keep the promise.
     shared = 1.0 - (1.0 - problem.confidence) / max(len(problem.named), 1)
-    num_draws, policies = problem.num_draws, {BASELINE: problem.baseline, **candidates}
+    num_draws, policies = problem.num_draws, {BASELINE: problem.in_use, **candidates}
     look, worth = 1, Worth.of(posterior, key)
     while True:
         with stage("policies in common draws"):
             outcomes = None if spender is None else spender.outcomes
             values = policy_values(key, posterior, policies, problem.objective, problem.initial, num_draws, outcomes)
-        gains = {name: values[name].draws - values[BASELINE].draws for name in candidates}
+        gains = {name: _gain(values, name, known=name == CHOSEN) for name in candidates}
         improvements = {
             name: Improvement(
                 gain,
@@ -570,6 +580,22 @@ def _judge(
         num_draws, look = num_draws * MORE, look + 1
     comparison = comparison_of(values, key, posterior, policies, problem.objective, problem.value_range, chosen_by)
     return comparison, improvements
+
+
+def _gain(values: Mapping[str, PolicyValue], name: str, *, known: bool) -> Float[np.ndarray, " num_draws"]:
+    """What a policy gains over the baseline in each draw; `known`: where the log's frequencies are what the staff do,
+    unless nothing else is uncertain."""
+    gain = values[name].draws - values[BASELINE].draws
+    drawn = values[BASELINE].by_frequencies
+    if drawn is None or not known or (gain + drawn).std() == 0:
+        return gain
+    return gain + drawn
+
+
+def _spread_by_frequencies(values: Mapping[str, PolicyValue]) -> float:
+    """By how much the interval of the chosen policy's gain is wider where the log's frequencies are drawn too."""
+    known = _gain(values, CHOSEN, known=True).std()
+    return float(_gain(values, CHOSEN, known=False).std() / known) if known else 1.0
 
 
 def _candidate(
@@ -694,15 +720,18 @@ def _tipping(
     )
 
 
-def _anchor(log: Log, objective: Objective, candidates: Mapping[str, Candidate]) -> dict[str, AnchoredValue] | None:
+def _anchor(log: Log, objective: Objective, values: Mapping[str, PolicyValue]) -> dict[str, AnchoredValue] | None:
     """Of all policies: the baseline is worth the returns, another its gain more. None: the log has no returns."""
     returns = returns_of(log, objective)
     if isinstance(returns, str):
         return None
-    gains = {name: candidate.improvement.gain for name, candidate in candidates.items()}
+    # Over what was done, not what staff would do again: the mean return has the same luck in its actions.
+    gains = {name: _gain(values, name, known=True) for name in values if name != BASELINE}
     # A gain of zero: the baseline over itself.
-    zero = 0.0 * next(iter(gains.values()), np.zeros(2))
-    return {name: AnchoredValue.of(gain, returns) for name, gain in {BASELINE: zero, **gains}.items()}
+    return {
+        name: AnchoredValue.of(gain, returns)
+        for name, gain in {BASELINE: np.zeros_like(values[BASELINE].draws), **gains}.items()
+    }
 
 
 def differences(

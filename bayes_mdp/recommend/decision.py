@@ -13,7 +13,7 @@ from bayes_mdp.decisions.choosing.budgets import ShadowPrice, Spending
 from bayes_mdp.decisions.choosing.choose import PolicyChoice
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
-from bayes_mdp.decisions.policy_evaluation import describe_start
+from bayes_mdp.decisions.policy_evaluation import AS_DRAWN, describe_start
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import central_interval
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
@@ -35,8 +35,9 @@ class Candidate:
         policy: actions [*H S] or their probabilities [*H S A], or a `Policy`.
         improvement: over the baseline, in draws of the posterior that judges.
         named: whether it was named beforehand; if not, the log chose it.
-        spread: by which factor its interval is wider than that of the posterior, because the data that judge it chose
-            it too (see `choice_spread`); 1 for a policy that was named, or chosen by other data.
+        spread: by which factor its interval is wider than that of the posterior: the larger of that of
+            `choice_spread`, where the data that judge it chose it too, and of the drawn frequencies of the log, which
+            are no part of its `improvement`; 1 for a policy that was named.
         prior_share: the prior's share of the rows that it uses; None: not known.
         fewest: transitions of the pair that it takes more often than the baseline and that the log has least; None: it
             takes none.
@@ -314,15 +315,22 @@ class Decision:
         return f"What the value of the {named} is most uncertain about"
 
     @property
+    def _draws_frequencies(self) -> bool:
+        """Whether the baseline is a log, of which the frequencies are drawn."""
+        return self.comparison.values[BASELINE].by_frequencies is not None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
-        notes += [f"the baseline is {self.practice}; its frequencies count as known"] if self.practice else []
+        if self.practice:
+            notes.append(f"the baseline is {self.practice}" + (f"; {AS_DRAWN}" if self._draws_frequencies else ""))
         notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
+            also = " and its frequencies are drawn" if self._draws_frequencies else ""
             notes.append(
-                f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's, as the same data chose it "
+                f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's, as the same data chose it{also} "
                 "(a heuristic)"
             )
         elif self.split:

@@ -302,14 +302,15 @@ def test_frequencies_of_a_log_are_drawn():
     assert "its frequencies are drawn as well" in str(once)
     for objective, times in ((Episodic(3), 3.0), (Discounted(0.5), 2.0), (AverageReward(), 1.0)):
         value = bm.policy_value(key, known, log, objective, num_draws=20_000)
-        np.testing.assert_allclose(value.draws, times * once.draws, rtol=1e-12)
+        np.testing.assert_allclose(value.draws, times * once.draws, rtol=1e-9)
     stated = bm.policy_value(key, known, behaviour_policy(log), Episodic(1), num_draws=50)
     assert stated.sd == 0.0 and stated.mean == 0.75 and not stated.policy
 
 
 @pytest.mark.parametrize("objective", [Discounted(0.8), Episodic(4), AverageReward()])
-def test_every_draw_is_that_of_its_own_policy(objective):
-    """Against a dense solve for each drawn policy: of all steps, and by step; whatever the other policies are."""
+def test_every_draw_is_to_first_order_that_of_its_own_policy(objective):
+    """Against central differences of dense solves: of all steps, and by step; whatever the other policies are. The
+    values of the drawn policies themselves, the twin, are further away."""
     rng, key, number = np.random.default_rng(0), jax.random.key(1), 30
     known = weighted(rng.dirichlet(np.ones(4), (4, 2)), rng.normal(size=(4, 2)), False)
     pairs = rng.integers(4, size=80), rng.integers(2, size=80), np.tile(np.arange(4), 20)
@@ -320,13 +321,30 @@ def test_every_draw_is_that_of_its_own_policy(objective):
     counts, _ = logged_counts(log, None, 4 if isinstance(objective, Episodic) else None)
     drawn = BehaviourDraws(key, counts).draw(number)
     fixed = posterior_samples(bm.MDP(*(np.stack(number * [x]) for x in (known.weight, known.reward))))
-    expected = [dense_value(known.weight, known.reward, policy, objective) for policy in drawn]
+    frequencies, tiny = counts / counts.sum(-1, keepdims=True), 1e-5
+    at = lambda policy: dense_value(known.weight, known.reward, policy, objective)  # noqa: E731
+    moved = [[at(frequencies + x * (policy - frequencies)) for x in (-tiny, tiny)] for policy in drawn]
+    effects = np.diff(moved)[:, 0] / (2 * tiny)
     value = bm.policy_value(key, fixed, log, objective, initial=START, num_draws=number)
-    np.testing.assert_allclose(value.draws, expected, atol=1e-6)  # samples are held in float32
+    np.testing.assert_allclose(value.draws, at(frequencies) + effects, atol=1e-4)  # STEP; samples are in float32
+    assert value.by_frequencies is not None
+    np.testing.assert_allclose(value.by_frequencies, effects, atol=1e-4)
+    assert np.abs(np.array([at(policy) for policy in drawn]) - value.draws).max() > 1e-3
     parts = BehaviourDraws(key, counts)
     np.testing.assert_array_equal(np.concatenate([parts.draw(7), parts.draw(number - 7)]), drawn)
     policies: Any = {"log": log, "first": np.zeros(4, int)}
     if isinstance(objective, Episodic):
         policies["by step"] = np.zeros((4, 4), int)
     together = bm.compare_policies(key, fixed, policies, objective, initial=START, num_draws=number)
-    np.testing.assert_allclose(together.values["log"].draws, value.draws, rtol=1e-12)
+    np.testing.assert_allclose(together.values["log"].draws, value.draws, rtol=1e-9)
+    assert together.values["first"].by_frequencies is None
+
+
+def test_frequencies_of_few_visits_do_not_move_the_mean():
+    """Steps before an end that one action of ten brings: of draws b themselves the mean of 1 / b is infinite."""
+    state, action = np.zeros(10, int), (np.arange(10) == 9).astype(int)
+    log = Log(Transitions(state, action, -np.ones(10), state, terminated=action == 1), ("x",), (0, 1))
+    known = weighted([[[1.0, 0.0], [0.0, 1.0]]], [[-1.0, -1.0]], True)
+    value = bm.policy_value(jax.random.key(0), known, log, FirstExit(), num_draws=20_000)
+    # -1 / f = -10, and a standard deviation of 100 sd(b), b ~ Beta(1, 9).
+    assert abs(value.mean + 10) < 5 * value.error and abs(value.sd / (100 * beta(1, 9).std()) - 1) < 0.05
