@@ -328,11 +328,8 @@ class Decision:
         notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
-            also = " and its frequencies are drawn" if self._draws_frequencies else ""
-            notes.append(
-                f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's, as the same data chose it{also} "
-                "(a heuristic)"
-            )
+            why = "for choice and frequencies" if self._draws_frequencies else "as the same data chose it"
+            notes.append(f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's {why} (a heuristic)")
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
