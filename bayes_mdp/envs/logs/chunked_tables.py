@@ -79,8 +79,10 @@ class ChunkedLog:
                 text = self.content if isinstance(self.content, Path) and not _is_parquet(self.content) else None
                 first, self.rows = self.rows, self.rows + len(piece)
                 yield blanks.clear_missing(Table(piece, self.name, self.columns, text, first, self.dialect))
-        if not self.rows:
-            raise ValueError(f"{self.name} has no rows, expected at least one transition")
+
+    def what_it_lacks(self) -> str:
+        """Why it has no transition, in words, where it was read to its end and has none."""
+        return f"{self.name} has no {'episode of two rows' if self.rows else 'rows'}"
 
     def again(self) -> Iterator[Table]:
         """The chunks from the first one on."""

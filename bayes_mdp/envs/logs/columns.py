@@ -91,6 +91,8 @@ def read_labels(
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
     bad = [(missing, role, expected_label(role)) for role, missing in zip(roles, empty, strict=True)]
+    if roles[0] == "action" and "next_state" not in table.columns:
+        bad = expect_actions(empty[0], read_flags(table, "terminated"))
     if given is None or not len(uniques):
         require_all(table, bad)
     for part, role, mask in zip(parts, roles, needed, strict=True):
@@ -503,6 +505,24 @@ def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:
     names = as_names(given)
     check_names(f"{role}s", names)
     return names
+
+
+def expect_actions(empty: np.ndarray, ended: np.ndarray | None) -> list[Check]:
+    """The checks of actions in a log whose next states are those of the next rows.
+
+    Args:
+        empty: Bool[N], rows without an action that need one.
+        ended: Bool[N], rows that terminate; None: not told.
+    """
+    if ended is None:
+        return [(empty, "action", expected_label("action"))]
+    return [(empty & ~ended, "action", expected_label("action")), (empty & ended, "action", _ACTION_OF_END)]
+
+
+_ACTION_OF_END = (
+    "the label of an action, or terminated false (true belongs in the row of the last action; the row of the state that "
+    "it led to is then left out)"
+)
 
 
 def expected_label(role: str) -> str:
