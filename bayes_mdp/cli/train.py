@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -183,10 +184,9 @@ def _summary(arguments: argparse.Namespace, dataset: "xr.Dataset") -> str:
     scores = dataset["episode_score"].to_numpy()
     finished = [x[np.isfinite(x)] for x in scores]
     last = np.array([x[-max(len(x) // 10, 1) :].mean() if x.size else np.nan for x in finished])
-    seeds = f"{len(last)} seed{'s' if len(last) > 1 else ''}"
-    number = sum(map(len, finished))
+    seeds, episodes = count_of(len(last), "seed"), count_of(sum(map(len, finished)), "episode")
     return (
-        f"{arguments.agent} in {arguments.env}, {seeds}: mean score of the last tenth of {number} episodes "
+        f"{arguments.agent} in {arguments.env}, {seeds}: mean score of the last tenth of {episodes} "
         f"{np.nanmean(last):.6g}" + (f" ({np.nanmin(last):.6g} to {np.nanmax(last):.6g})" if len(last) > 1 else "")
     )
 
@@ -223,7 +223,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     )
     scores = zip(result["mean_score"].values, result["episodes"].values, strict=True)
     for i, (mean, number) in enumerate(scores):
-        print(f"seed {i}: mean score {mean:.6g} of {number} episodes")
+        print(f"seed {i}: mean score {mean:.6g} of {count_of(number, 'episode')}")
     if arguments.out:
         save_result(result, arguments.out)
         print(f"result: {arguments.out}")

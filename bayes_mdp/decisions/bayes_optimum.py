@@ -34,6 +34,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory, in_words, memory_limit
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
@@ -539,7 +540,7 @@ def _action_values(
 def _describe_start(optimum: BayesOptimal) -> str:
     size, used = len(optimum.initial), int((optimum.initial > 0).sum())
     if not optimum.initial_given:
-        return f"start: uniform over the {size} states (no initial distribution was given)"
+        return f"start: uniform over the {count_of(size, 'state')} (no initial distribution was given)"
     return f"start: the given distribution over {used} of {size} states"
 
 

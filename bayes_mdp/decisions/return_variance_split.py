@@ -38,6 +38,7 @@ from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.objectives import require_objective, step_discount
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import InitialLike
 from bayes_mdp.utils.validation import check_key
 
@@ -76,7 +77,8 @@ class ReturnSplit(eqx.Module):
 
     def __str__(self) -> str:
         """A few lines for a person."""
-        stated = "the given distribution" if self.initial_given else f"uniform over the {len(self.initial)} states"
+        uniform = f"uniform over the {count_of(len(self.initial), 'state')}"
+        stated = "the given distribution" if self.initial_given else uniform
         share = self.epistemic / self.total if self.total > 0 else 0.0
         return "\n".join(
             [

@@ -11,7 +11,7 @@ from bayes_mdp.decisions.policy_evaluation import PolicyValue
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, describe_parts
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.utils.layout import Bullets, Section, as_html, as_text
-from bayes_mdp.utils.messages import amount, see
+from bayes_mdp.utils.messages import amount, count_of, see
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import described
 
@@ -142,7 +142,8 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
     probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
     best = max(names, key=lambda name: values[name].mean)
     bases = [value.basis for value in values.values() if value.basis is not None]
-    data_words = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
+    known = bases and np.isfinite(bases[0].observed)
+    data_words = f" given {count_of(bases[0].observed, 'transition', '.10g')}" if known else ""
     source = f"in {len(values[best].draws)} draws of the posterior{data_words}"
     source += ", which did not choose the policies" if chosen_by == "other data" else ""
     # Equal policies have no order to report.

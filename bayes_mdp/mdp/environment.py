@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.protocols import RewardLaw
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -285,7 +286,7 @@ class Environment(eqx.Module):
     def layout(self) -> Section:
         """Sizes, where it begins, whether episodes end, and the law of the rewards."""
         mdp = self.mdp
-        title = f"{self.name}: {mdp.n_states} states, {mdp.n_actions} actions"
+        title = f"{self.name}: {count_of(mdp.n_states, 'state')}, {count_of(mdp.n_actions, 'action')}"
         if not is_concrete(mdp):
             return Section(title)
         begins, ends = np.flatnonzero(np.asarray(mdp.initial) > 0), mdp.end_probs is not None
@@ -298,7 +299,7 @@ class Environment(eqx.Module):
             "rewards": f"{_describe_law(self.reward_law)}, means from {legal.min():g} to {legal.max():g}",
         }
         if mdp.horizon is not None:
-            facts["horizon"] = f"{mdp.horizon} steps, a table for each"
+            facts["horizon"] = f"{count_of(mdp.horizon, 'step')}, a table for each"
         if self.optimum is not None:
             facts["optimum"] = f"{float(self.optimum):g}"
         return Section(title, [Facts(facts)])

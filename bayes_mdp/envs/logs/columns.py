@@ -520,8 +520,8 @@ def expect_actions(empty: np.ndarray, ended: np.ndarray | None) -> list[Check]:
 
 
 _ACTION_OF_END = (
-    "the label of an action, or terminated false (true belongs in the row of the last action; the row of the state that "
-    "it led to is then left out)"
+    "the label of an action, or terminated false (true belongs in the row of the last action; the row of the state "
+    "that it led to is then left out)"
 )
 
 

@@ -24,7 +24,7 @@ from bayes_mdp.envs.logs.columns import (
     reward_role,
 )
 from bayes_mdp.envs.logs.tables import Table, names_of
-from bayes_mdp.utils.messages import amount, see, warn_user
+from bayes_mdp.utils.messages import amount, count_of, see, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -604,7 +604,7 @@ def _warn_of_repetition(table: Table, times: np.ndarray, episodes: np.ndarray) -
     cells = frame.iloc[row]
     before = int(np.argmax(((frame == cells) | (frame.isna() & cells.isna())).all(axis=1).to_numpy()))
     number = int(duplicated.sum())
-    subject = "1 row is" if number == 1 else f"{number} rows are"
+    subject = f"{count_of(number, 'row')} {'is' if number == 1 else 'are'}"
     warn_user(
         f"{table.name}: {subject} equal in all columns to a row before, such as row {table.first + row + 1} to row "
         f"{table.first + before + 1}, and each counts as a transition: remove what was written twice "

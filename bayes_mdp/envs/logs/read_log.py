@@ -226,7 +226,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
         >>> print(bm.read_log([table], state="s", action="a", reward="r", next_state="t", chunksize=1_000_000))
-        2 transitions of 2 rows in DataFrame 0: 2 states, 1 actions, 2 cells
+        2 transitions of 2 rows in DataFrame 0: 2 states, 1 action, 2 cells
     """
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
