@@ -172,11 +172,6 @@ def _same_environments(arguments: argparse.Namespace, named: Note) -> Environmen
     return _environments(named["env"], named["envs"], import_module=arguments.env is not None)
 
 
-def _files(folder: Path) -> list[Path]:
-    """What `train` wrote into a folder."""
-    return [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
-
-
 def _summary(arguments: argparse.Namespace, dataset: "xr.Dataset") -> str:
     """Mean score of the last tenth of the episodes, over seeds."""
     import numpy as np
@@ -210,7 +205,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.training.train import evaluate_agent, load_training
     from bayes_mdp.experiments.training.vector_env import find_neural_agent
 
-    check_outputs(arguments, "out", inputs=_files(arguments.folder))
+    folder = arguments.folder
+    written = [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
+    check_outputs(arguments, "out", inputs=written)
     named = _read_note(arguments.folder)
     agent = find_neural_agent(named["agent"], named["set"])
     env, evaluation_env = _same_environments(arguments, named)

@@ -284,20 +284,12 @@ class ContextSpace(StateActionSpace):
             multiplicity=counted,
         )
 
-    def with_contexts(self, contexts: Contexts) -> "ContextSpace":
-        """The same space with other contexts.
-
-        Args:
-            contexts: of the same covariates.
-        """
-        return ContextSpace.over(self, contexts)
-
     @classmethod
     def over(cls, space: StateActionSpace, contexts: Contexts) -> "ContextSpace":
         """The space of an MDP in each of some contexts; of `alone` it is the way back.
 
         Args:
-            space: of the MDP.
+            space: of the MDP, or with other contexts.
             contexts: the distinct patterns of covariates.
         """
         return cls(space.n_states, space.n_actions, contexts=contexts, **{x: getattr(space, x) for x in _FIELDS})

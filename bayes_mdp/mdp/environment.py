@@ -8,7 +8,7 @@ state: there a deep agent is trained.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeGuard, cast, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -129,11 +129,6 @@ class DistributionReward(eqx.Module):
         return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, index, strict=True))]
 
 
-def is_distribution(law: object) -> TypeGuard[RewardDistribution]:
-    """Whether it is a distribution (its class is none)."""
-    return not isinstance(law, type) and isinstance(law, RewardDistribution)
-
-
 def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     """Refuse a distribution that does not fit an MDP, in shape or in mean.
 
@@ -230,12 +225,12 @@ def as_reward_law(law: RewardLaw | RewardDistribution) -> RewardLaw:
     Raises:
         TypeError: neither.
     """
-    if is_distribution(law):
+    if not isinstance(law, type) and isinstance(law, RewardDistribution):
         return DistributionReward(law)
     if isinstance(law, type) or not callable(getattr(law, "sample", None)):
         expected = "a NumPyro distribution, or a law with sample (see RewardLaw)"
         raise TypeError(f"reward_law is {described(law)}, expected {expected}")
-    return cast(RewardLaw, law)  # it is no distribution
+    return law  # it is no distribution
 
 
 class Environment(eqx.Module):

@@ -15,7 +15,7 @@ import numpy as np
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
-from bayes_mdp.decisions.value_basis import Unvisited
+from bayes_mdp.decisions.value_basis import Unvisited, describe_parts
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.conjugate_posterior import digests_of
 from bayes_mdp.inference.pair_draws import central_interval
@@ -288,7 +288,7 @@ def _checks(criticism: Criticism) -> str:
     ]
     rows += [(name, "not made", "", why) for name, why in criticism.skipped.items()]
     bases = {
-        name: f"{basis}; rests on the prior most at {basis.describe_weakest}" if basis.weakest else str(basis)
+        name: f"{basis}; rests on the prior most at {describe_parts(basis.weakest)}" if basis.weakest else str(basis)
         for name, basis in criticism.bases.items()
         if basis is not None
     }

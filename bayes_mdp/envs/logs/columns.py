@@ -185,10 +185,10 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
     if not several:
         return table
     if len({len(column) for column in several.values()}) > 1 or ("next_state" in table.columns and len(several) < 2):
-        raise ValueError(
-            f"state is {_list_values(table.columns['state'])} and next_state "
-            f"{_list_values(table.columns['next_state'])}, expected as many columns of each"
+        state, reached = (
+            list(x) if isinstance(x, Several) else x for x in (table.columns[role] for role in ("state", "next_state"))
         )
+        raise ValueError(f"state is {state!r} and next_state {reached!r}, expected as many columns of each")
     codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
     parts = []
     for i, columns in enumerate(zip(*several.values(), strict=True)):
@@ -211,10 +211,6 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
             labels[j] = ProductLabel(known, names) if min(of_parts) >= 0 else None
         changed[column] = labels[inverse.ravel()]
     return table.with_columns(changed)
-
-
-def _list_values(column: object) -> str:
-    return repr(list(column)) if isinstance(column, Several) else repr(column)
 
 
 def is_empty(table: Table, role: str) -> np.ndarray:

@@ -391,8 +391,9 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
     dates = _dates(column, ("ISO8601",))
     zones = set(column.astype(str).str.extract(_ZONE, expand=False)) if column.dtype.kind == "O" else set()
     if len(zones) > 1:
+        told = ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
         raise ValueError(
-            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_list_zones(zones)}), "
+            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({told}), "
             "expected one: convert them with pandas.to_datetime(..., utc=True)"
         )
     none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
@@ -410,10 +411,6 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
 
 
 _ZONE = r"[T ]\d{2}:?\d{2}.*?(Z|[+-]\d{2}:?\d{2})$"
-
-
-def _list_zones(zones: set[Any]) -> str:
-    return ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
 
 
 def _dates(column: Any, formats: Sequence[str]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.columns import labels_of_user
-from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles
+from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles, file_digest
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, LeftOpen, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
@@ -117,7 +117,7 @@ class _Fold:
     def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
         """All of a log; one without rows leaves no trace, not even its content, which others without rows share."""
         # A file is known by its content before it is read, anything else afterwards.
-        before, cost = log.known_digest(), log.columns.get("cost")
+        before, cost = file_digest(log.content), log.columns.get("cost")
         if before is not None:
             self._check(Source(log.name, before, 0, cost), allow_duplicates)
         followed = False

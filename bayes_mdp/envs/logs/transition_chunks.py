@@ -408,9 +408,7 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, 
     if "episode" in table.columns:
         nowhere = is_empty(table, "episode")
         faults.read(lambda: require_cells(table, nowhere, "episode", "the label of an episode"), lambda: None)
-    rewards = faults.read(
-        lambda: _finite_rewards(table), lambda: np.where(is_empty(table, reward_role(table)), np.nan, 0.0)
-    )
+    rewards = faults.read(lambda: _finite_rewards(table), lambda: _empty_as_nan(table, reward_role(table)))
     # Under their roles, which wait with the rows of an open episode as the rewards do.
     for role in outcome_roles(table.columns).values():
         numbers = faults.read(partial(_finite_rewards, table, role), partial(_empty_as_nan, table, role))
@@ -444,13 +442,10 @@ def _actions(table: Table, actions: LabelBook) -> Int[np.ndarray, " N"]:
     return np.zeros(len(table.frame), np.int32)
 
 
-def _episodes(table: Table) -> "tuple[np.ndarray, pd.Index | range]":
-    """As `factorised`; one episode where the log names none."""
-    return factorised(table, "episode") if "episode" in table.columns else (np.zeros(len(table.frame), int), range(1))
-
-
 def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _LogFaults) -> Settled:
-    codes, labels = _episodes(table)
+    # One episode where the log names none.
+    one = np.zeros(len(table.frame), int), range(1)
+    codes, labels = factorised(table, "episode") if "episode" in table.columns else one
     # Rows without an episode are refused at the end.
     settled = episodes.advance(np.maximum(codes, 0), labels if len(labels) else range(1), columns)
     gap = settled.gap

@@ -87,10 +87,6 @@ class CellTable:
             index, count, rewards, self.total.grouped(group, size), self.squares.grouped(group, size), seen
         )
 
-    def source_and_row(self, cell: int) -> tuple[int, int]:
-        """Where a cell was seen first."""
-        return divmod(int(self.seen[cell]), _ROWS)
-
     def compact(self) -> "CellTable":
         """Each cell once, sorted by step, state, action, outcome."""
         group, size = group_rows(self.where)
@@ -113,10 +109,6 @@ class CellTable:
         count, rewards, seen = (column[cells] for column in columns)
         index = Where(*(x[cells] for x in self.where))
         return CellTable(index, count, rewards, self.total.take(cells), self.squares.take(cells), seen)
-
-    def of_source(self, first: int) -> "CellTable":
-        """The same with the indices of sources raised by `first`."""
-        return replace(self, seen=self.seen + first * _ROWS)
 
 
 def table_of_rows(
@@ -402,7 +394,7 @@ class FoldedLog:
         # The earliest of the bad cells, so that the message does not depend on the order.
         place = int(np.flatnonzero(bad)[np.argmin(self.cells.seen[bad])])
         step, state, action, outcome = (int(x[place]) for x in self.cells.where)
-        number, row = self.cells.source_and_row(place)
+        number, row = divmod(int(self.cells.seen[place]), _ROWS)
         source = self.sources[number]
         unknown = {UNKNOWN: "an unknown state", END: "the end of the episode"}
         target = unknown.get(outcome) or f"next state {self.states[outcome - FIRST_STATE]!r}"
@@ -482,8 +474,10 @@ class FoldedLog:
 
 def _join_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
     """The cells of both under common labels; the sources of the second follow those of the first."""
-    parts = [log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
-    return joined([parts[0], parts[1].of_source(sources)])
+    first, second = (
+        log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)
+    )
+    return joined([first, replace(second, seen=second.seen + sources * _ROWS)])
 
 
 def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> None:
