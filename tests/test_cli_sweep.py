@@ -109,7 +109,7 @@ def test_many_cells_are_not_all_listed(monkeypatch):
     monkeypatch.setattr(run, "_MOST_LINES", 1)
     missing = {"status": ("cell", ["missing"] * 3), "error": ("cell", [""] * 3)}
     result = xr.Dataset(missing, {"cell": range(3), "agent": ("cell", ["a", "b", "c"]), "seed": [0]})
-    assert run.summary_of_sweep(result).splitlines() == ["3 cells, 1 seeds each", "  a: missing", "  ... and 2 more"]
+    assert run.summary_of_sweep(result).splitlines() == ["3 cells, 1 seed each", "  a: missing", "  ... and 2 more"]
 
 
 def test_a_scheduler_that_does_not_answer(config, tmp_path, capsys, monkeypatch):

@@ -18,7 +18,7 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.tables import Dialect, Faults, Table, open_table
-from bayes_mdp.utils.messages import ends_with_page, warn_user
+from bayes_mdp.utils.messages import count_of, ends_with_page, warn_user
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -147,8 +147,8 @@ class ChoiceLog(eqx.Module):
     def __str__(self) -> str:
         """Its size and its labels."""
         named = (("person", self.subjects), ("state", self.states), ("action", self.actions))
-        sizes = [f"{len(x)} {noun}{'' if len(x) == 1 else 's'} ({label_list(x)})" for noun, x in named]
-        return f"{self.num_choices:,} choice{'' if self.num_choices == 1 else 's'}: {', '.join(sizes)}"
+        sizes = [f"{count_of(len(x), noun)} ({label_list(x)})" for noun, x in named]
+        return f"{count_of(self.num_choices, 'choice', ',')}: {', '.join(sizes)}"
 
     def of_subjects(self, subjects: Sequence[Hashable]) -> "ChoiceLog":
         """The log of some of the persons, by label.

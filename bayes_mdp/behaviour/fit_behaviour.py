@@ -26,6 +26,7 @@ from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains,
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.numerics.products import einsum
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type
@@ -241,8 +242,8 @@ class BehaviourPosterior(eqx.Module):
         if num_hidden > 0 and self.pooling != "complete":
             parts.append(f"... and {num_hidden} more subjects (table())")
         return Section(
-            f"Parameters of {log.num_subjects} subjects from {log.num_choices} choices ({type(self.model).__name__}, "
-            f"pooling {self.pooling}, {self.mcmc.described()})",
+            f"Parameters of {count_of(log.num_subjects, 'subject')} from {count_of(log.num_choices, 'choice')} "
+            f"({type(self.model).__name__}, pooling {self.pooling}, {self.mcmc.described()})",
             [*parts, *(f"Problem: {problem}" for problem in self.problems())],
         )
 

@@ -92,8 +92,8 @@ class LearnerChoices(eqx.Module):
         if lapse and LAPSE in parameters:
             raise ValueError(f"parameters has {LAPSE!r}, expected another name: lapse=True adds it")
         self.make, self.own_parameters, self.problem, self.lapse = make, dict(parameters), problem, lapse
-        # A typical agent is made once, to learn what it is and needs.
-        agent = make(_typical(self.own_parameters))
+        # A typical agent, of values inside all supports, is made once, to learn what it is and needs.
+        agent = make({name: parameter.constrain(0.0) for name, parameter in self.own_parameters.items()})
         if not isinstance(agent, Agent):
             raise TypeError(f"make returned a {type(agent).__name__}, expected an agent (see bayes_mdp.mdp.Agent)")
         self.changing, self.constants = None, None
@@ -248,11 +248,6 @@ def _drawing_at_every_step(agent: Agent[Any]) -> tuple[str, Agent[Any]] | None:
         if getattr(agent, name, None) in ("per_plan", "single"):
             return f"{name}={word!r}", dataclasses.replace(agent, **{name: word})  # type: ignore[type-var]
     return None
-
-
-def _typical(parameters: Mapping[str, Parameter]) -> dict[str, Float[Array, ""]]:
-    """A value inside the support of every parameter."""
-    return {name: parameter.constrain(0.0) for name, parameter in parameters.items()}
 
 
 def _on_device(tree: PyTree) -> PyTree:

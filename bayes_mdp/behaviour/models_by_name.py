@@ -150,6 +150,10 @@ class ChoiceKernel(eqx.Module):
         return {name: params[name] for name in self.learner.parameters}
 
 
+ReadyModel = Callable[[ChoiceLog, Objective], BehaviourModel]
+"""Makes a model of the sizes of a log."""
+
+
 def _problem(log: ChoiceLog, objective: Objective) -> Problem:
     """What a learner of the library is told about the task of a log."""
     # An end exists for the learner only if the log has one.
@@ -193,16 +197,15 @@ def _win_stay(log: ChoiceLog, objective: Objective) -> BehaviourModel:
     return WinStayLoseShift(len(log.states), len(log.actions), float(rewards.min() + rewards.max()) / 2)
 
 
-def _habit(log: ChoiceLog, objective: Objective) -> BehaviourModel:
-    del objective
-    return ChoiceKernel(len(log.states), len(log.actions))
+def _habit(learner: Callable[[ChoiceLog, Objective], LearnerChoices] | None) -> ReadyModel:
+    def make(log: ChoiceLog, objective: Objective) -> ChoiceKernel:
+        learnt = None if learner is None else learner(log, objective)
+        return ChoiceKernel(len(log.states), len(log.actions), learnt)
+
+    return make
 
 
-def _q_learning_habit(log: ChoiceLog, objective: Objective) -> BehaviourModel:
-    return ChoiceKernel(len(log.states), len(log.actions), _q_learning(BoltzmannQ)(log, objective))
-
-
-def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], BehaviourModel]:
+def _two_step(num_parameters: int) -> ReadyModel:
     def make(log: ChoiceLog, objective: Objective) -> BehaviourModel:
         del objective
         # Index 0 is the first stage, 1 and 2 the second.
@@ -216,16 +219,16 @@ def _two_step(num_parameters: int) -> Callable[[ChoiceLog, Objective], Behaviour
     return make
 
 
-MODELS: dict[str, Callable[[ChoiceLog, Objective], BehaviourModel]] = {
+MODELS: dict[str, ReadyModel] = {
     "q_learning": _q_learning(BoltzmannQ),
     "q_learning_two_rates": _two_rates,
-    "q_learning_habit": _q_learning_habit,
+    "q_learning_habit": _habit(_q_learning(BoltzmannQ)),
     "soft_q": _q_learning(SoftQ),
     "two_step": _two_step(7),
     "two_step_6": _two_step(6),
     "two_step_4": _two_step(4),
     "win_stay_lose_shift": _win_stay,
-    "habit": _habit,
+    "habit": _habit(None),
     "constant": _constant,
 }
 """Name -> (log, objective) -> model. The objective has a meaning for learners alone."""

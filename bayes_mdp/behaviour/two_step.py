@@ -170,21 +170,13 @@ class TwoStepTask(eqx.Module):
     drift: RealScalar = 0.025
     low: RealScalar = 0.25
     high: RealScalar = 0.75
+    states = STATES
+    actions = (0, 1)
 
     def __check_init__(self) -> None:
         for name in ("common", "low", "high"):
             check_number(name, getattr(self, name), lambda x: (x >= 0) & (x <= 1), "a number from 0 to 1")
         check_number("drift", self.drift, lambda x: (x >= 0) & np.isfinite(x), "a finite number of at least 0")
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Labels."""
-        return STATES
-
-    @property
-    def actions(self) -> tuple[int, ...]:
-        """Labels."""
-        return (0, 1)
 
     def reset(self, key: PRNGKeyArray) -> Float[Array, "2 2"]:
         """The reward probabilities of the first trial, by second-stage state and action."""

@@ -258,7 +258,8 @@ def descriptions(file: str, registry: str) -> dict[str, str]:
     imported = [node for node in module.body if isinstance(node, ast.ImportFrom)]
     origins = {alias.name: node.module or "" for node in imported for alias in node.names}
     assigned = [node for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
-    (entries,) = (node.value for node in assigned if _target(node) == registry)
+    targets = [node.targets[0] if isinstance(node, ast.Assign) else node.target for node in assigned]
+    entries = {ast.unparse(target): node.value for target, node in zip(targets, assigned, strict=True)}[registry]
     assert isinstance(entries, ast.Dict)
     lines = {}
     for key, entry in zip(entries.keys, entries.values, strict=True):
@@ -266,10 +267,6 @@ def descriptions(file: str, registry: str) -> dict[str, str]:
         is_text = isinstance(entry, ast.Constant)
         lines[key.value] = entry.value if is_text else _summary(origins[ast.unparse(entry)], ast.unparse(entry))
     return lines
-
-
-def _target(node: ast.Assign | ast.AnnAssign) -> str:
-    return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
 
 
 def _summary(module: str, name: str) -> str:

@@ -22,6 +22,7 @@ from bayes_mdp.cli.options import (
     seed,
     warnings_in_one_line,
 )
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
@@ -125,7 +126,7 @@ def _fit(
     from bayes_mdp.behaviour import fit
     from bayes_mdp.inference import SamplingWarning
 
-    said = f"{name}: {log.num_subjects} subjects, {log.num_choices} choices, pooling {pooling}"
+    said = f"{name}: {count_of(log.num_subjects, 'subject')}, {count_of(log.num_choices, 'choice')}, pooling {pooling}"
     print(said, end=" ... ", file=sys.stderr, flush=True)
     start = time.monotonic()
     with warnings.catch_warnings():

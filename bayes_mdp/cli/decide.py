@@ -25,6 +25,7 @@ from bayes_mdp.cli.options import (
     count,
     holds_draws,
     labels_of,
+    list_of_names,
     log_of,
     refuse_posterior_file,
     require_objective,
@@ -567,7 +568,7 @@ def _groups(text: str | None, model: "DecisionModel") -> list[list[str]]:
         return []
     if text == "each":
         return [[name] for name in model.sites]
-    return [[name.strip() for name in group.split(",")] for group in text.split(";")]
+    return [list_of_names(group) for group in text.split(";")]
 
 
 def _study(text: str) -> "Study":

@@ -20,6 +20,7 @@ from bayes_mdp.cli.options import (
     save_figure,
     seed,
 )
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,7 +112,7 @@ def summary_of_run(agent: str, env: str, result: "xr.Dataset") -> str:
     if "trace_decay" in result:
         returns = result["reward"].to_numpy()[:, -1]
         interval = f" +- {half_width(returns):.3g}" if len(returns) > 1 else ""
-        seeds = f"{len(returns)} seed{'s' if len(returns) > 1 else ''}"
+        seeds = count_of(len(returns), "seed")
         return f"{agent} in {env}, {seeds}: mean return of the last trials {returns.mean():.6g}{interval}"
     totals = result["reward"].sum(str(result["reward"].dims[1])).to_numpy()
     regret = result["regret"].to_numpy()[:, -1]
@@ -160,7 +161,8 @@ def _compare(arguments: argparse.Namespace) -> None:
     listed = _names(arguments.envs, tuple(PROBLEMS), QUICK_PROBLEMS if arguments.quick else DEFAULT_PROBLEMS)
     envs = name_tasks(listed, None, None, None)
     path, key = arguments.out / "compare.nc", jax.random.key(arguments.seed)
-    print(f"{len(agents)} agents on {len(envs)} problems, about {_SECONDS} s an agent on an idle core", flush=True)
+    sizes = f"{count_of(len(agents), 'agent')} on {count_of(len(envs), 'problem')}"
+    print(f"{sizes}, about {_SECONDS} s an agent on an idle core", flush=True)
     with new_folder(arguments.out, "--out"):
         check_file(path.with_suffix(".png"))
         result = compare(agents, envs, key=key, num_seeds=arguments.seeds, path=path)
@@ -256,7 +258,7 @@ def summary_of_sweep(result: "xr.Dataset") -> str:
 
     number = result.sizes["cell"]
     columns = [str(name) for name, x in result.coords.items() if x.dims == ("cell",) and name != "cell"]
-    lines = [f"{number} cells, {result.sizes['seed']} seeds each"]
+    lines = [f"{count_of(number, 'cell')}, {count_of(result.sizes['seed'], 'seed')} each"]
     for i in range(min(number, _MOST_LINES)):
         cell = result.isel(cell=i)
         settings = {name: cell[name].item() for name in columns}

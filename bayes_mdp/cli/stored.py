@@ -26,6 +26,7 @@ from bayes_mdp.cli.options import (
     seed,
 )
 from bayes_mdp.cli.problem import add_initial, initial_of
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     from bayes_mdp.inference import ConjugatePosterior
@@ -187,7 +188,7 @@ def _update(arguments: argparse.Namespace) -> None:
     print(after)
     names = ", ".join(source.name for source in log.sources)
     seen = [float(posterior.visit_counts().sum()) for posterior in (before, after)]
-    print(f"\nRows added: {log.n_rows:,} of {names}, with {log.n_transitions:,} transitions")
+    print(f"\nRows added: {log.n_rows:,} of {names}, with {count_of(log.n_transitions, 'transition', ',')}")
     print(f"  transitions that the posterior rests on: {seen[0]:,.10g} before, {seen[1]:,.10g} after")
     if objective is None:
         print("  no values before and after: no objective was given (--discount, --horizon or --first-exit)")

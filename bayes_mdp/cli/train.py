@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from bayes_mdp.cli.options import Commands, add_command, check_outputs, count, save_figure, seed
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -171,11 +172,6 @@ def _same_environments(arguments: argparse.Namespace, named: Note) -> Environmen
     return _environments(named["env"], named["envs"], import_module=arguments.env is not None)
 
 
-def _files(folder: Path) -> list[Path]:
-    """What `train` wrote into a folder."""
-    return [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
-
-
 def _summary(arguments: argparse.Namespace, dataset: "xr.Dataset") -> str:
     """Mean score of the last tenth of the episodes, over seeds."""
     import numpy as np
@@ -183,10 +179,9 @@ def _summary(arguments: argparse.Namespace, dataset: "xr.Dataset") -> str:
     scores = dataset["episode_score"].to_numpy()
     finished = [x[np.isfinite(x)] for x in scores]
     last = np.array([x[-max(len(x) // 10, 1) :].mean() if x.size else np.nan for x in finished])
-    seeds = f"{len(last)} seed{'s' if len(last) > 1 else ''}"
-    number = sum(map(len, finished))
+    seeds, episodes = count_of(len(last), "seed"), count_of(sum(map(len, finished)), "episode")
     return (
-        f"{arguments.agent} in {arguments.env}, {seeds}: mean score of the last tenth of {number} episodes "
+        f"{arguments.agent} in {arguments.env}, {seeds}: mean score of the last tenth of {episodes} "
         f"{np.nanmean(last):.6g}" + (f" ({np.nanmin(last):.6g} to {np.nanmax(last):.6g})" if len(last) > 1 else "")
     )
 
@@ -210,7 +205,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     from bayes_mdp.experiments.training.train import evaluate_agent, load_training
     from bayes_mdp.experiments.training.vector_env import find_neural_agent
 
-    check_outputs(arguments, "out", inputs=_files(arguments.folder))
+    folder = arguments.folder
+    written = [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
+    check_outputs(arguments, "out", inputs=written)
     named = _read_note(arguments.folder)
     agent = find_neural_agent(named["agent"], named["set"])
     env, evaluation_env = _same_environments(arguments, named)
@@ -223,7 +220,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     )
     scores = zip(result["mean_score"].values, result["episodes"].values, strict=True)
     for i, (mean, number) in enumerate(scores):
-        print(f"seed {i}: mean score {mean:.6g} of {number} episodes")
+        print(f"seed {i}: mean score {mean:.6g} of {count_of(number, 'episode')}")
     if arguments.out:
         save_result(result, arguments.out)
         print(f"result: {arguments.out}")

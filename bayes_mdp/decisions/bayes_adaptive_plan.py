@@ -21,6 +21,7 @@ from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, r
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive, check_type
 
@@ -102,7 +103,8 @@ class BayesAdaptivePlan(eqx.Module):
             f"Bayes-adaptive plan in {situation}: action {names[self.action]!r}",
             [
                 Table(("action", "mean return", "simulations"), rows),
-                f"{self.num_simulations} simulations, {self.num_nodes} histories, up to {self.depth} steps ahead, "
+                f"{count_of(self.num_simulations, 'simulation')}, {count_of(self.num_nodes, 'history')}, "
+                f"up to {count_of(self.depth, 'step')} ahead, "
                 f"{self.seconds:.2g} s{' (the tree is full: max_nodes)' if self.full else ''}",
                 "mean returns rank actions; they are biased low and are not the value of the plan",
                 *([] if self.untried is None else [self.untried.warning(TRIED)]),

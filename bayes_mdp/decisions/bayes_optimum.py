@@ -21,7 +21,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Bool, Float, Int, Shaped
 
-from bayes_mdp.decisions.policy_evaluation import describe_objective
+from bayes_mdp.decisions.policy_evaluation import describe_objective, read_start
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
@@ -29,6 +29,7 @@ from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.route import infer
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Episodic, Objective, StateActionSpace
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.contexts import refuse_contexts
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
@@ -62,6 +63,7 @@ class BayesOptimal(eqx.Module):
         horizon: steps of an episode.
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
+        start: where episodes start, in words.
         space: sizes and names.
         discount: of the objective.
         untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
@@ -81,6 +83,7 @@ class BayesOptimal(eqx.Module):
     horizon: int
     initial: Float[np.ndarray, " S"]
     initial_given: bool
+    start: str = eqx.field(static=True)
     space: StateActionSpace
     discount: float = 1.0
     untried: UntriedRewards | None = None
@@ -105,7 +108,7 @@ class BayesOptimal(eqx.Module):
         return Section(
             f"Bayes-optimal value, {episodes}: {self.value:.9g}",
             [
-                _describe_start(self),
+                f"start: {self.start}",
                 *_describe_actions(self),
                 f"{self.num_hyperstates} hyper-states (state and counts), solved exactly",
                 *([] if self.untried is None else [self.untried.warning(TRIED)]),
@@ -151,14 +154,14 @@ def bayes_optimal(
     """
     if space is not None:
         check_space(space)
-        _start(initial, space)
+        read_start(Sizes.of(space), initial, space)
     horizon, discount = _check_objective(objective)
     check_count("max_hyperstates", max_hyperstates)
     if max_bytes is not None:
         check_count("max_bytes", max_bytes)
     posterior = _posterior(prior, space)
     _check_posterior(posterior, horizon)
-    start = _start(initial, posterior.space)
+    start, has_initial, start_words = read_start(Sizes.of(posterior.space), initial, posterior.space)
     problem = hyper_problem(posterior, horizon, discount)
     # Forwards: which hyper-states can be met at all. Then backwards over these alone.
     with bar_of(None, " hyper-states", what="counting") as bar:
@@ -170,8 +173,8 @@ def bayes_optimal(
     v = q.max(-1)
     # A nan of a state that never starts must not reach the sum.
     value = float(np.where(start > 0, v, 0.0) @ start)
-    has_initial, untried = initial is not None, untried_rewards(posterior)
-    return BayesOptimal(value, v, q, total, horizon, start, has_initial, posterior.space, discount, untried)
+    belief_space, untried = posterior.space, untried_rewards(posterior)
+    return BayesOptimal(value, v, q, total, horizon, start, has_initial, start_words, belief_space, discount, untried)
 
 
 def _check_objective(objective: object) -> tuple[int, float]:
@@ -217,13 +220,6 @@ def _check_posterior(posterior: ConjugatePosterior, horizon: int) -> None:
         raise ValueError(
             f"objective is Episodic({horizon}), expected Episodic({space.horizon}), the steps of the space"
         )
-
-
-def _start(initial: InitialLike | None, space: StateActionSpace) -> Float[np.ndarray, " S"]:
-    if initial is None:
-        return np.full(space.n_states, 1 / space.n_states)
-    start = space.initial_probs(initial)
-    return start / start.sum()
 
 
 class Branch(NamedTuple):
@@ -534,13 +530,6 @@ def _action_values(
         return weighted / sum(concentration(counter) for counter in sorted(branch.row_counter for branch in branches))
 
     return {action: np.broadcast_to(action_value(action), len(codes)) for action in problem.actions(state)}
-
-
-def _describe_start(optimum: BayesOptimal) -> str:
-    size, used = len(optimum.initial), int((optimum.initial > 0).sum())
-    if not optimum.initial_given:
-        return f"start: uniform over the {size} states (no initial distribution was given)"
-    return f"start: the given distribution over {used} of {size} states"
 
 
 def _describe_actions(optimum: BayesOptimal) -> list[str]:

@@ -163,8 +163,9 @@ def policies_for(policy: Any, space: ContextSpace, objective: Objective) -> list
     """
     number = space.n_contexts
     # Lists of labels are policies by label, not arrays.
-    array = isinstance(policy, np.ndarray | jax.Array | list | tuple) and not _by_label(policy)
-    if not array:
+    listed = isinstance(policy, (list, tuple))
+    by_label = listed and bool(policy) and isinstance(policy[0], Mapping)
+    if by_label or not (listed or isinstance(policy, np.ndarray | jax.Array)):
         # A function of the pattern is asked once for each context.
         if callable(policy) and not hasattr(policy, "log_prob"):
             labels = space.contexts.labels
@@ -200,10 +201,6 @@ def _refuse_moving(contexts: Contexts) -> None:
             f"covariate {moving[0]!r} varies from row to row ({contexts.process}), so that no subject stays in one "
             f"context, expected {remedy} {see(PAGE)}"
         )
-
-
-def _by_label(policy: Any) -> bool:
-    return isinstance(policy, (list, tuple)) and bool(policy) and isinstance(policy[0], Mapping)
 
 
 def values_in_contexts(

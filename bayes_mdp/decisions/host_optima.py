@@ -36,7 +36,6 @@ from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import CanMean, HasVariances
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve as plan
-from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import ROW_SUM_TOLERANCE
 
@@ -87,14 +86,6 @@ def action_values(
     later = np.append(values, np.zeros((1, 1)), -1)
     q[rows.state, rows.action] = (drawn.reward + rate * expected_values(rows, drawn.probs, later))[0]
     return q
-
-
-def policy_mean(
-    policy: Float[np.ndarray, "*H S A"], q: Float[np.ndarray, "*steps S A"]
-) -> Float[np.ndarray, "*steps S"]:
-    """sum over the actions that a policy takes of probability times value."""
-    # -inf of an illegal action times zero would be nan.
-    return np.where(policy > 0, policy * np.where(policy > 0, q, 0.0), 0.0).sum(-1)
 
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
@@ -613,7 +604,9 @@ def first_order_variance(
         believed = to_float64(posterior)
         assert isinstance(believed, HasVariances)
         rows, drawn = pairs_of_mdp(believed.mean_mdp())
-        values = policy_mean(policy, action_values(rows, drawn, policy, objective))
+        q = action_values(rows, drawn, policy, objective)
+        # Of actions that it takes: an illegal one has no value.
+        values = (policy * np.where(policy > 0, q, 0.0)).sum(-1)
         # Var over rows of p . v, for the values of the mean MDP.
         spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
     time = pair_time(rows, drawn, policy, objective, np.asarray(start, np.float64))
@@ -621,9 +614,7 @@ def first_order_variance(
     return values, np.where(time > 0, time**2 * spread, 0.0)
 
 
-@eqx.filter_jit
-def _solve(mdp: MDP, objective: Objective) -> Solution:
-    return plan(mdp, objective)
+_solve = eqx.filter_jit(plan)
 
 
 def _with_plan(answer: Optima, draw: int, rows: PairRows, drawn: Drawn, objective: Objective) -> Optima:

@@ -28,7 +28,6 @@ from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
 from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import recurrent_classes
-from bayes_mdp.planning.solution import PolicyEvaluation
 
 DIRECT = 256  # states up to which dense systems are solved by elimination
 DIRECT_SLOW = 512  # and up to which those are that sweeps do not solve fast
@@ -306,16 +305,14 @@ def proven(chains: Chains, objective: Objective, precision: float = _EPS) -> Val
         # Several recurrent classes may have one gain: value iteration settles it.
         with jax.enable_x64(True):
             mdp = MDP(jnp.asarray(chains.dense(n))[:, None], jnp.asarray(chains.reward[n])[:, None])
-            plan = _plan(mdp, objective)
+            plan = _evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
         gain[n], gap[n] = float(plan.gain), float(plan.gap)
         if not np.isfinite(gap[n]):
             break
     return Values(gain, gap)
 
 
-@eqx.filter_jit
-def _plan(mdp: MDP, objective: Objective) -> PolicyEvaluation:
-    return evaluate(mdp, jnp.zeros(mdp.n_states, int), objective)
+_evaluate = eqx.filter_jit(evaluate)
 
 
 def _discounted_values(chains: Chains, discount: float, precision: float) -> Values:

@@ -154,11 +154,6 @@ class PerfectInformation(eqx.Module):
     validity: Validity
     untried: UntriedRewards | None = None
 
-    @property
-    def value_in_use(self) -> float:
-        """Mean over the draws of the value of the policy in use."""
-        return self.in_use.mean
-
     __str__ = as_text
     _repr_html_ = as_html
 
@@ -169,7 +164,7 @@ class PerfectInformation(eqx.Module):
         parts = [
             f"{self.value:.6g} (Monte Carlo error {self.standard_error:.2g}, 95 % interval [{low:.6g}, {high:.6g}])",
             describe_unit(self.in_use.objective),
-            f"policy in use {self.value_in_use:.6g}, with perfect information {self.value_with_information:.6g}",
+            f"policy in use {self.in_use.mean:.6g}, with perfect information {self.value_with_information:.6g}",
             str(self.validity),
             describe_start(self.in_use),
             *describe_basis(self.in_use.basis),

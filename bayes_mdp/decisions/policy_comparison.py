@@ -22,7 +22,15 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_start,
     policy_values,
 )
-from bayes_mdp.decisions.verdict import ChosenBy, Range, Verdict, check_value_range, shares_of_best, verdict_on
+from bayes_mdp.decisions.verdict import (
+    ChosenBy,
+    Range,
+    Verdict,
+    check_value_range,
+    prob_better,
+    shares_of_best,
+    verdict_on,
+)
 from bayes_mdp.inference.pair_draws import summarise_draws
 from bayes_mdp.mdp import CanSample, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.labels import labels_of, policy_of
@@ -103,8 +111,7 @@ class PolicyComparison(eqx.Module):
                 raise ValueError(f"{argument} is {name!r}, expected one of {', '.join(map(repr, self.values))}")
         # Common draws: the difference has only the noise that the policies do not share.
         draws = self.values[first].draws - self.values[second].draws
-        # A tie counts half.
-        return PolicyDifference(draws, *summarise_draws(draws), float(np.mean((draws > 0) + 0.5 * (draws == 0))))
+        return PolicyDifference(draws, *summarise_draws(draws), prob_better(draws))
 
     def net_benefit(
         self, wtp: RealScalar, effect: str = "effect", cost: str = "cost"

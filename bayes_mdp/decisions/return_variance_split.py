@@ -56,7 +56,7 @@ class ReturnSplit(eqx.Module):
         gap: the largest bound on a draw's numerical error of the value.
         initial: Float64[S], distribution of the first state, whose chance counts as aleatoric.
         initial_given: whether it was given; if not it is uniform.
-        start: where `initial` is from, in words; "": not known.
+        start: where `initial` is from, in words.
         objective: what was evaluated.
     """
 
@@ -72,11 +72,10 @@ class ReturnSplit(eqx.Module):
     initial: Float[np.ndarray, " S"]
     initial_given: bool
     objective: Objective
-    start: str = eqx.field(static=True, default="")
+    start: str = eqx.field(static=True)
 
     def __str__(self) -> str:
         """A few lines for a person."""
-        stated = "the given distribution" if self.initial_given else f"uniform over the {len(self.initial)} states"
         share = self.epistemic / self.total if self.total > 0 else 0.0
         return "\n".join(
             [
@@ -86,7 +85,7 @@ class ReturnSplit(eqx.Module):
                 f"  epistemic {self.epistemic:.6g} (+- {self.epistemic_error:.2g}), {share:.0%}: more data would "
                 "remove it",
                 f"  aleatoric {self.aleatoric:.6g} (+- {self.aleatoric_error:.2g}): transitions and rewards by chance",
-                f"  start: {self.start or stated}",
+                f"  start: {self.start}",
             ]
         )
 

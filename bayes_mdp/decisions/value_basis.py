@@ -124,13 +124,12 @@ class Unvisited(eqx.Module):
             # Pairs never tried and pairs that only an informative prior knows are two different things.
             weight = describe_weight(self.weight)
             prior_words = f", under a prior that weighs {weight} each" if weight else ""
-            parts.append(
-                f"{self.total:.2g} of its time in pairs never tried{prior_words}: {_in_words(self.pairs, self.share)}"
-            )
+            pairs = describe_parts(list(zip(self.pairs, self.share, strict=True)))
+            parts.append(f"{self.total:.2g} of its time in pairs never tried{prior_words}: {pairs}")
         if self.by_prior:
             share, weight = float(self.by_prior_share.sum()), describe_weight(self.by_prior_weight)
             weight_words = f" (weight of {weight})" if weight else ""
-            pairs = _in_words(self.by_prior, self.by_prior_share)
+            pairs = describe_parts(list(zip(self.by_prior, self.by_prior_share, strict=True)))
             parts.append(f"{share:.2g} of its time in pairs known by the prior alone{weight_words}: {pairs}")
         if self.states:
             states = describe_pairs([str(s) for s in self.states], self.state_share)
@@ -138,10 +137,6 @@ class Unvisited(eqx.Module):
         if not (self.pairs or self.by_prior):
             parts.insert(0, "every pair that the policy uses was tried")
         return "; ".join(parts)
-
-
-def _in_words(pairs: Sequence[Pair], share: Float[np.ndarray, " pairs"]) -> str:
-    return describe_pairs([" ".join(map(str, pair)) for pair in pairs], share)
 
 
 def describe_parts(parts: Sequence[tuple[Pair, float]]) -> str:
@@ -214,8 +209,13 @@ class RewardPrior(eqx.Module):
             return ""
         pull = "moves the value by an unknown amount"
         if np.isfinite(self.pull):
-            pull = f"moves the value by {'+' if self.pull > 0 else ''}{amount(self.pull, 2)}"
+            pull = f"moves the value by {with_sign(self.pull)}"
         return f"prior's share of its rewards {self.share:.2g}, which {pull}"
+
+
+def with_sign(number: float) -> str:
+    """A change in two digits, with its sign."""
+    return f"{'+' if number > 0 else ''}{amount(number, 2)}"
 
 
 def reward_weights(posterior: object, reward: Float[np.ndarray, "*H S A"]) -> RewardWeights | None:
@@ -349,11 +349,6 @@ class ValueBasis(eqx.Module):
         if self.informative <= _ROUNDING * self.prior_share:
             return f"all of it {empty}"
         return f"{rest:.2g} of it {empty}, {self.informative:.2g} from informative ones"
-
-    @property
-    def describe_weakest(self) -> str:
-        """The weakest pairs, in words."""
-        return describe_parts(self.weakest)
 
 
 def value_bases(

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from bayes_mdp.decisions.policy_evaluation import PolicyValue
-from bayes_mdp.decisions.value_basis import PRIOR_SHARE, describe_parts
+from bayes_mdp.decisions.value_basis import PRIOR_SHARE, describe_parts, with_sign
 from bayes_mdp.inference.untried_rewards import REMEDY
 from bayes_mdp.utils.layout import Bullets, Section, as_html, as_text
-from bayes_mdp.utils.messages import amount, see
+from bayes_mdp.utils.messages import amount, count_of, see
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import described
 
@@ -96,7 +96,7 @@ def verdict_on(
                 (
                     f"{name}: the prior's share of the rows it uses is {basis.prior_share:.2g}, above {most_prior:g}"
                     f"{kind}",
-                    f"data of {basis.describe_weakest}, or {trust}",
+                    f"data of {describe_parts(basis.weakest)}, or {trust}",
                 )
             )
         # Rewards likewise.
@@ -142,7 +142,8 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
     probs = shares_of_best(np.stack([values[name].draws for name in names], axis=-1))
     best = max(names, key=lambda name: values[name].mean)
     bases = [value.basis for value in values.values() if value.basis is not None]
-    data_words = f" given {bases[0].observed:.10g} transitions" if bases and np.isfinite(bases[0].observed) else ""
+    known = bases and np.isfinite(bases[0].observed)
+    data_words = f" given {count_of(bases[0].observed, 'transition', '.10g')}" if known else ""
     source = f"in {len(values[best].draws)} draws of the posterior{data_words}"
     source += ", which did not choose the policies" if chosen_by == "other data" else ""
     # Equal policies have no order to report.
@@ -169,7 +170,7 @@ def _finding(values: Mapping[str, PolicyValue], value_range: Range | None, chose
             rival = max((name for name in names if name != best), key=lambda name: values[name].mean)
             # The pull on a difference is the difference of the pulls.
             pull = _pull(values[best]) - _pull(values[rival])
-            parts.append(f"it moves the difference to {rival} by {_with_sign(pull)}")
+            parts.append(f"it moves the difference to {rival} by {with_sign(pull)}")
     if value_range is None:
         parts.append("no range of values was stated")
     else:
@@ -198,7 +199,7 @@ def pull_of(best: str, value: PolicyValue, rival: str, other: PolicyValue) -> Do
     """
     gain, pull = value.draws - other.draws, _pull(value) - _pull(other)
     # In standard deviations of the difference; and it matters only if the answer would change without it.
-    without = _prob_better(gain - pull)
+    without = prob_better(gain - pull)
     if not (np.isfinite(pull) and pull > PULL * gain.std(ddof=1) and without < CLEAR):
         return None
     assert value.basis is not None and value.basis.rewards is not None
@@ -207,9 +208,9 @@ def pull_of(best: str, value: PolicyValue, rival: str, other: PolicyValue) -> Do
     pairs = [*value.basis.rewards.moved] if value.basis.rewards.pull > 0 else []
     pairs += [*other.basis.rewards.moved] if other.basis.rewards.pull < 0 else []
     return Doubt(
-        f"{best}: the prior of the rewards moves its difference to {rival} by {_with_sign(pull)}, and it "
+        f"{best}: the prior of the rewards moves its difference to {rival} by {with_sign(pull)}, and it "
         f"is {amount(float(gain.mean()))}: with the mean rewards of the data alone it would be better with probability "
-        f"{without:.3f}, not {_prob_better(gain):.3f}",
+        f"{without:.3f}, not {prob_better(gain):.3f}",
         f"rewards of {describe_parts(pairs)}, or a prior mean where rewards lie {see('how-to/write-a-prior')}",
     )
 
@@ -219,13 +220,9 @@ def _pull(value: PolicyValue) -> float:
     return np.nan if value.basis is None or value.basis.rewards is None else value.basis.rewards.pull
 
 
-def _prob_better(gain: Float[np.ndarray, " draws"]) -> float:
-    # A tie counts half.
+def prob_better(gain: Float[np.ndarray, " draws"]) -> float:
+    """The share of the draws with a gain; a tie counts half."""
     return float(np.mean((gain > 0) + 0.5 * (gain == 0)))
-
-
-def _with_sign(number: float) -> str:
-    return f"{'+' if number > 0 else ''}{amount(number, 2)}"
 
 
 def _outside(name: str, value: PolicyValue, value_range: Range) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from scipy.stats import bootstrap, mannwhitneyu, rankdata, trim_mean
 
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, Table
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.validation import check_count, check_dataset, check_key, check_number
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def describe_compare(result: "xr.Dataset") -> str:
     envs = [str(env) for env in result["env"].to_numpy()]
     head = ("", "agent", "IQM", "95 % interval", "mean", "median", "rank", "best", "P(> next)", *map(_short, envs))
     board = Section(
-        f"{len(names)} agents on {', '.join(envs)}; {result.sizes['seed']} seeds each",
+        f"{count_of(len(names), 'agent')} on {', '.join(envs)}; {count_of(result.sizes['seed'], 'seed')} each",
         [
             "score: 0 is the random policy, 1 an optimal one, over the whole run. IQM: interquartile mean over all "
             "runs, 95 % intervals by a bootstrap over seeds. rank: by mean score on a problem (1: best), averaged over "
@@ -247,7 +248,8 @@ def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "
     _table(drawing, middle, result)
     _profiles(right, result, names[:num_profiles])
     drawing.suptitle(
-        f"{len(names)} agents, {envs} problems, {result.sizes['seed']} seeds; score 0: random policy, 1: optimal",
+        f"{count_of(len(names), 'agent')}, {count_of(envs, 'problem')}, "
+        f"{count_of(result.sizes['seed'], 'seed')}; score 0: random policy, 1: optimal",
         fontsize=11,
     )
     return drawing

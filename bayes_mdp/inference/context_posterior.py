@@ -205,7 +205,7 @@ class ContextPosterior:
 
     def _in_new_contexts(self, contexts: Contexts) -> "ContextPosterior":
         """The family of other contexts: of the log, or new ones where what contexts share says what happens there."""
-        space, places = self.space.with_contexts(contexts), _places(contexts, self.contexts)
+        space, places = ContextSpace.over(self.space, contexts), _places(contexts, self.contexts)
         known = places >= 0
         # Counts of a new pattern are zero; -1 takes the last row, which the mask throws away.
         counts = None if self.counts is None else np.where(known[:, None, None, None], self.counts[places], 0.0)
@@ -245,7 +245,7 @@ class ContextPosterior:
             return ()
         number = len(self.contexts)
         # A site that grows with the number of contexts: the program is looked at with one more of them.
-        larger_space = self.space.with_contexts(self.contexts.take(np.arange(number + 1) % number))
+        larger_space = ContextSpace.over(self.space, self.contexts.take(np.arange(number + 1) % number))
         return tuple(
             name for name, shape in _site_shapes(self.program, larger_space).items() if shape != self._shape(name)
         )
@@ -392,7 +392,7 @@ class ContextPosterior:
     @property
     def _one(self) -> ContextSpace:
         """The space with the first context alone."""
-        return self.space.with_contexts(self.contexts.take(np.array([0])))
+        return ContextSpace.over(self.space, self.contexts.take(np.array([0])))
 
     def mean_tables(
         self, places: Int[np.ndarray, " n"]

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from bayes_mdp.mdp import CanCount
 from bayes_mdp.mdp.space import OfSpace
 from bayes_mdp.numerics.numpy_or_jax import as_numpy, in_numpy
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 
 if TYPE_CHECKING:
     from bayes_mdp.inference.summary import PairMoments
@@ -51,7 +51,7 @@ class UntriedRewards(NamedTuple):
         low, high = (f"{x:.3g}" for x in self.expected)
         paid = low if low == high else f"{low} to {high}"
         return (
-            f"{number} pair{'' if number == 1 else 's'} never tried, whose mean reward ({paid}) lies above that of "
+            f"{count_of(number, 'pair')} never tried, whose mean reward ({paid}) lies above that of "
             f"every pair that was tried (at most {self.best:.3g})"
         )
 

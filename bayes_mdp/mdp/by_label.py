@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
 from bayes_mdp.mdp import labelled_tables
-from bayes_mdp.utils.messages import did_you_mean, see, warn_user
+from bayes_mdp.utils.messages import count_of, did_you_mean, see, warn_user
 from bayes_mdp.utils.typing import ArrayLike, Names, PolicyLabels, PolicyNames
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -332,7 +332,7 @@ def similar_in_words(rows: Mapping[str, int]) -> str | None:
     pairs = list(similar_pairs(rows))
     if not pairs:
         return None
-    examples = " and ".join(f"{label!r} ({rows_in_words(rows[label])})" for label in pairs[0])
+    examples = " and ".join(f"{label!r} ({count_of(rows[label], 'row')})" for label in pairs[0])
     remaining = len(pairs) - 1
     return examples + (f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else "")
 
@@ -408,12 +408,3 @@ def _spelling(label: str) -> str:
         # As a number: "1.0" and "1" are one spelling.
         return repr(float(label) + 0.0)  # -0.0 + 0.0 is 0.0
     return _BETWEEN.sub(" ", _SIGN.sub("\N{MINUS SIGN}", label.strip().casefold()))
-
-
-def rows_in_words(number: int) -> str:
-    """Such as "1 row", "20 rows".
-
-    Args:
-        number: of rows.
-    """
-    return f"{number} row" if number == 1 else f"{number} rows"

@@ -17,11 +17,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from bayes_mdp.mdp.by_label import ProductLabel, rows_in_words, similar_in_words
+from bayes_mdp.mdp.by_label import ProductLabel, similar_in_words
 from bayes_mdp.mdp.data.transitions import Transitions
 from bayes_mdp.mdp.design import BY, Covariate, Design, Formula, Layout, Scale, design_of, read_formula, scale_of
 from bayes_mdp.mdp.space import StateActionSpace
-from bayes_mdp.utils.messages import did_you_mean, see, warn_user
+from bayes_mdp.utils.messages import count_of, did_you_mean, see, warn_user
 from bayes_mdp.utils.validation import as_real, check_type, described, first_index, label_list
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Contexts:
         parts = [
             f"{c.name} ({c.kind}, {'numbers' if c.levels is None else label_list(c.levels)})" for c in self.columns
         ]
-        return f"{len(self)} contexts of {', '.join(parts)}"
+        return f"{count_of(len(self), 'context')} of {', '.join(parts)}"
 
     def where(self, pattern: Mapping[str, Hashable]) -> Int[np.ndarray, " n"]:
         """The contexts in which some covariates have given values.
@@ -284,20 +284,12 @@ class ContextSpace(StateActionSpace):
             multiplicity=counted,
         )
 
-    def with_contexts(self, contexts: Contexts) -> "ContextSpace":
-        """The same space with other contexts.
-
-        Args:
-            contexts: of the same covariates.
-        """
-        return ContextSpace.over(self, contexts)
-
     @classmethod
     def over(cls, space: StateActionSpace, contexts: Contexts) -> "ContextSpace":
         """The space of an MDP in each of some contexts; of `alone` it is the way back.
 
         Args:
-            space: of the MDP.
+            space: of the MDP, or with other contexts.
             contexts: the distinct patterns of covariates.
         """
         return cls(space.n_states, space.n_actions, contexts=contexts, **{x: getattr(space, x) for x in _FIELDS})
@@ -647,7 +639,7 @@ def _warn_of_levels(source: str, name: str, labels: Sequence[Hashable], kind: st
     # A comma may be a decimal point, or stand between thousands: not known here.
     numbers = len(rows) - sum(not _is_number(label.replace(",", ".")) for label in words)
     if kind != GROUP and words and 2 * numbers >= len(rows):
-        example = f"{words[0]!r} ({rows_in_words(rows[words[0]])})"
+        example = f"{words[0]!r} ({count_of(rows[words[0]], 'row')})"
         warn_user(
             f"{source}: covariate {name!r} is read as labels, because {example} is no number, while most of its "
             f"{len(rows)} labels are numbers: {remedy}"

@@ -107,7 +107,24 @@ class Design:
         Args:
             cells: context, state and action of each.
         """
-        return _columns_at(self.formula, self.covariates, self.layout, cells)
+        context, state, action = cells
+
+        def factor(name: str) -> Factor:
+            known = self.layout.factor(name)
+            if known is None:
+                one = _of_covariate(name, self.covariates[name], context)
+                return Factor(one.values[:, 0, 0], one.names)
+            # Along states or actions alone: the other axes have size one.
+            values = known.values[0, state, 0] if name == "state" else known.values[0, 0, action]
+            return Factor(values, known.names)
+
+        _, parts = _shared_columns(self.formula, factor, (1,))
+        shared = np.concatenate([np.broadcast_to(x, (len(context), x.shape[-1])) for x in parts], -1)
+        blocks = self.layout.blocks(self.formula.by)
+        if len(blocks) == 1:
+            return shared
+        full = (1, *self.layout.shape, 1)
+        return np.concatenate([shared * np.broadcast_to(here, full)[0, state, action] for _, here in blocks], -1)
 
     def _check_memory(self, copies: int) -> None:
         size = 8.0 * copies * self.number * np.prod(self.layout.shape, dtype=float) * len(self.names)
@@ -283,34 +300,7 @@ def columns_of(
         return shared, names
     # A column of one block is zero in all others.
     values = np.concatenate([shared * here for _, here in blocks], -1)
-    return values, _names_of_blocks(names, blocks)
-
-
-def _columns_at(
-    formula: Formula,
-    covariates: Mapping[str, Covariate],
-    layout: Layout,
-    cells: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> Float[np.ndarray, "M p"]:
-    """The columns of a formula in some cells (context, state, action)."""
-    context, state, action = cells
-
-    def factor(name: str) -> Factor:
-        known = layout.factor(name)
-        if known is None:
-            one = _of_covariate(name, covariates[name], context)
-            return Factor(one.values[:, 0, 0], one.names)
-        # Along states or actions alone: the other axes have size one.
-        values = known.values[0, state, 0] if name == "state" else known.values[0, 0, action]
-        return Factor(values, known.names)
-
-    _, parts = _shared_columns(formula, factor, (1,))
-    shared = np.concatenate([np.broadcast_to(x, (len(context), x.shape[-1])) for x in parts], -1)
-    blocks = layout.blocks(formula.by)
-    if len(blocks) == 1:
-        return shared
-    full = (1, *layout.shape, 1)
-    return np.concatenate([shared * np.broadcast_to(here, full)[0, state, action] for _, here in blocks], -1)
+    return values, tuple(f"{name}{OF}{block}" for block, _ in blocks for name in names)
 
 
 def _shared_columns(
@@ -328,10 +318,6 @@ def _shared_columns(
             product = Factor(values.reshape(*values.shape[:-2], len(names)), names)
         parts.append(product)
     return tuple(name for part in parts for name in part.names), [part.values for part in parts]
-
-
-def _names_of_blocks(names: Sequence[str], blocks: Sequence[tuple[str, np.ndarray]]) -> tuple[str, ...]:
-    return tuple(f"{name}{OF}{block}" for block, _ in blocks for name in names)
 
 
 def _of_covariate(name: str, covariate: Covariate, contexts: Int[np.ndarray, " C"]) -> Factor:

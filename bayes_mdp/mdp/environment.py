@@ -8,7 +8,7 @@ state: there a deep agent is trained.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeGuard, cast, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, check_mdp
 from bayes_mdp.mdp.protocols import RewardLaw
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
     as_real,
@@ -128,11 +129,6 @@ class DistributionReward(eqx.Module):
         return draws[tuple(0 if size == 1 else i for size, i in zip(draws.shape, index, strict=True))]
 
 
-def is_distribution(law: object) -> TypeGuard[RewardDistribution]:
-    """Whether it is a distribution (its class is none)."""
-    return not isinstance(law, type) and isinstance(law, RewardDistribution)
-
-
 def check_distribution(law: DistributionReward, mdp: MDP | SparseMDP) -> None:
     """Refuse a distribution that does not fit an MDP, in shape or in mean.
 
@@ -229,12 +225,12 @@ def as_reward_law(law: RewardLaw | RewardDistribution) -> RewardLaw:
     Raises:
         TypeError: neither.
     """
-    if is_distribution(law):
+    if not isinstance(law, type) and isinstance(law, RewardDistribution):
         return DistributionReward(law)
     if isinstance(law, type) or not callable(getattr(law, "sample", None)):
         expected = "a NumPyro distribution, or a law with sample (see RewardLaw)"
         raise TypeError(f"reward_law is {described(law)}, expected {expected}")
-    return cast(RewardLaw, law)  # it is no distribution
+    return law  # it is no distribution
 
 
 class Environment(eqx.Module):
@@ -285,7 +281,7 @@ class Environment(eqx.Module):
     def layout(self) -> Section:
         """Sizes, where it begins, whether episodes end, and the law of the rewards."""
         mdp = self.mdp
-        title = f"{self.name}: {mdp.n_states} states, {mdp.n_actions} actions"
+        title = f"{self.name}: {count_of(mdp.n_states, 'state')}, {count_of(mdp.n_actions, 'action')}"
         if not is_concrete(mdp):
             return Section(title)
         begins, ends = np.flatnonzero(np.asarray(mdp.initial) > 0), mdp.end_probs is not None
@@ -298,7 +294,7 @@ class Environment(eqx.Module):
             "rewards": f"{_describe_law(self.reward_law)}, means from {legal.min():g} to {legal.max():g}",
         }
         if mdp.horizon is not None:
-            facts["horizon"] = f"{mdp.horizon} steps, a table for each"
+            facts["horizon"] = f"{count_of(mdp.horizon, 'step')}, a table for each"
         if self.optimum is not None:
             facts["optimum"] = f"{float(self.optimum):g}"
         return Section(title, [Facts(facts)])

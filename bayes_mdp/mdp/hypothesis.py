@@ -41,10 +41,6 @@ def _mask(name: str, values: object) -> Array:
     return jnp.asarray(as_mask(name, values), dtype=bool)
 
 
-def _successor(values: object) -> Array:
-    return jnp.asarray(as_indices("successor", values, "state"))
-
-
 _NAMES_LEGAL = " (an action that a state does not have is False in legal=[state, action])"
 _ENDS, _INITIAL = if_given(as_floats, "end_probs"), if_given(as_floats, "initial")
 
@@ -286,7 +282,7 @@ class SparseMDP(_Hypothesis):
         [[0.0, 1.0], [1.0, 0.0]]
     """
 
-    successor: Int[Array, "*H S A K"] = eqx.field(converter=_successor)
+    successor: Int[Array, "*H S A K"] = eqx.field(converter=lambda x: jnp.asarray(as_indices("successor", x, "state")))
     probability: Float[Array, "*H S A K"] = eqx.field(converter=partial(as_floats, "probability"))
     reward: Float[Array, "*H S A"] = eqx.field(converter=partial(as_floats, "reward"))
     end_probs: Float[Array, "*H S A"] | None = eqx.field(default=None, kw_only=True, converter=_ENDS)

@@ -20,7 +20,7 @@ from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
-from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts, count_of
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
@@ -385,12 +385,12 @@ class Decision:
         parts += [f"budget: {line}" for line in self.budget_lines]
         parts += [*self.notes, *(f"prior: {line}" for line in self.prior.splitlines())]
         parts += [str(self.rarely_tried)] if self.rarely_tried is not None and self.rarely_tried.pairs else []
-        title = f"Decision from {self.source}, {self.num_transitions:,} transitions: {self.headline}"
+        title = f"Decision from {self.source}, {count_of(self.num_transitions, 'transition', ',')}: {self.headline}"
         if len(self.differences):
             # Room for the title of the table, its head, what it means, and the last line.
             shown = min(max(SCREEN - 4 - len(Section(title, parts).lines("")), 2), SHOWN)
             first = f"; the first {shown}" if len(self.differences) > shown else ""
-            states = f"{_states(len(self.differences))}{first}"
+            states = f"{count_of(len(self.differences), 'state')}{first}"
             parts.append(
                 Section(
                     f"Where {self.lead} differs from the baseline ({states}):",
@@ -425,10 +425,6 @@ def hidden_causes(factor: float) -> str:
         return f"no unrecorded difference between those treated and the others undoes it by next states alone ({known})"
     strength = f"by a factor of {factor:.3g}" if factor > 1.0 else "at all"
     return f"holds unless those treated differ from the others, in ways not recorded, {strength} (odds; {known})"
-
-
-def _states(number: int) -> str:
-    return f"{number} state{'' if number == 1 else 's'}"
 
 
 def _table(frame: "pd.DataFrame") -> Table:

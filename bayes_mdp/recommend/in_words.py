@@ -12,6 +12,7 @@ from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Objective
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.models.default_prior import DefaultPrior
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import AnyArray
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def value_in_words(objective: Objective, columns: Mapping[str, Hashable]) -> str
         return f"discounted sum of {reward} over all steps to come (discount {float(objective.discount):g})"
     if isinstance(objective, Episodic):
         discounting = "" if objective.discount == 1 else f", discount {objective.discount:g} a step"
-        return f"sum of {reward} over an episode of {objective.horizon} steps{discounting}"
+        return f"sum of {reward} over an episode of {count_of(objective.horizon, 'step')}{discounting}"
     if isinstance(objective, AverageReward):
         return f"mean of {reward} per step in the long run"
     return f"sum of {reward} until the end, undiscounted"

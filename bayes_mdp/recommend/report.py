@@ -15,7 +15,7 @@ import numpy as np
 from bayes_mdp.calibration.criticism.criticise import Criticism
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import PolicyValue, describe_start
-from bayes_mdp.decisions.value_basis import Unvisited
+from bayes_mdp.decisions.value_basis import Unvisited, describe_parts
 from bayes_mdp.decisions.verdict import Verdict
 from bayes_mdp.inference.conjugate.conjugate_posterior import digests_of
 from bayes_mdp.inference.pair_draws import central_interval
@@ -41,7 +41,7 @@ from bayes_mdp.recommend.page import (
 from bayes_mdp.recommend.subgroups import SubgroupDecision, SubgroupVerdict
 from bayes_mdp.utils.axis_labels import shorten
 from bayes_mdp.utils.files import write_beside
-from bayes_mdp.utils.messages import amount, amounts, see
+from bayes_mdp.utils.messages import amount, amounts, count_of, see
 from bayes_mdp.utils.validation import check_name, check_type
 
 
@@ -92,7 +92,7 @@ def _origin(decision: Decision, command: str) -> str:
     """Where the numbers come from, so that they can be had again."""
     return pairs_table(
         {
-            "log": f"{decision.source}, {decision.num_transitions:,} transitions",
+            "log": f"{decision.source}, {count_of(decision.num_transitions, 'transition', ',')}",
             "its SHA-256": decision.digest,
             "prior": "; ".join(decision.prior.splitlines()),
             "key": decision.key,
@@ -142,9 +142,9 @@ def _page(decision: Decision, command: str) -> str:
         ),
         _policies(decision, state),
         "<h2>What it rests on</h2>",
-        f"<p>{decision.space.n_states} states{_column(decision, 'state')}, {decision.space.n_actions} actions"
-        f"{_column(decision, 'action')}. A value is the {escape(decision.unit)}; "
-        f"{escape(describe_start(baseline))}.</p>",
+        f"<p>{count_of(decision.space.n_states, 'state')}{_column(decision, 'state')}, "
+        f"{count_of(decision.space.n_actions, 'action')}{_column(decision, 'action')}. "
+        f"A value is the {escape(decision.unit)}; {escape(describe_start(baseline))}.</p>",
         _origin(decision, command),
         folded(
             "Checks of the belief", _checks(decision.criticism) if decision.criticism else "<p>They were left out.</p>"
@@ -288,7 +288,7 @@ def _checks(criticism: Criticism) -> str:
     ]
     rows += [(name, "not made", "", why) for name, why in criticism.skipped.items()]
     bases = {
-        name: f"{basis}; rests on the prior most at {basis.describe_weakest}" if basis.weakest else str(basis)
+        name: f"{basis}; rests on the prior most at {describe_parts(basis.weakest)}" if basis.weakest else str(basis)
         for name, basis in criticism.bases.items()
         if basis is not None
     }
@@ -336,7 +336,7 @@ def subgroup_page(decision: SubgroupDecision, command: str) -> str:
         f"<p>A value is the {escape(value_in_words(decision.objective, decision.columns))}.</p>",
         pairs_table(
             {
-                "log": f"{decision.source}, {decision.num_transitions:,} transitions",
+                "log": f"{decision.source}, {count_of(decision.num_transitions, 'transition', ',')}",
                 "its SHA-256": decision.digest or "",
                 "contexts": str(decision.posterior.contexts),
                 "policies": ", ".join(decision.whole.improvements),
@@ -601,9 +601,9 @@ def _comparison_origin(
     posterior, key = comparison.compared.posterior, comparison.compared.key
     origin: dict[str, str] = {}
     for source in () if log is None else _sources(log):
-        origin[f"log {source.name}"] = f"SHA-256 {source.digest}, {source.rows:,} rows"
+        origin[f"log {source.name}"] = f"SHA-256 {source.digest}, {count_of(source.rows, 'row', ',')}"
     if isinstance(log, Log) and log.digest is None:
-        origin["log"] = f"{log.source}, {log.n_transitions:,} transitions"
+        origin["log"] = f"{log.source}, {count_of(log.n_transitions, 'transition', ',')}"
     if log is None and (learnt := _digests(posterior)):
         origin["logs that the posterior has learnt from"] = f"SHA-256 {', '.join(row.hex() for row in learnt)}"
     origin["columns"] = ", ".join(f"{role} {str(name)!r}" for role, name in columns.items())

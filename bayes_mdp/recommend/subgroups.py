@@ -29,6 +29,7 @@ from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.inference.pair_draws import Worth, central_interval, limit_draws
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
 from bayes_mdp.mdp.abilities import Sizes
+from bayes_mdp.mdp.contexts import ContextSpace
 from bayes_mdp.recommend.decision import BASELINE, hidden_causes
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.messages import amount, amounts
@@ -325,7 +326,7 @@ def _tipping(
     if not isinstance(objective, Discounted | Episodic):
         return None
     space, places = posterior.space, np.flatnonzero(inside)
-    part = space.with_contexts(posterior.contexts.take(places))
+    part = ContextSpace.over(space, posterior.contexts.take(places))
     # All contexts of the subgroup as one MDP, nothing leading from one to another.
     joint = part.side_by_side
     rows, reward = posterior.mean_tables(places)

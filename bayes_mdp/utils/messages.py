@@ -50,6 +50,18 @@ def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
     return f"[{amount(low, digits)}, {amount(high, digits)}]"
 
 
+def count_of(number: SupportsFloat, noun: str, form: str = "") -> str:
+    """A number with its noun: "1 state", "2 states", "3 policies".
+
+    Args:
+        number: of things.
+        noun: one of them.
+        form: of the number, as `format` takes it; "," separates thousands.
+    """
+    nouns = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:{form}} {nouns}"
+
+
 def see(page: str) -> str:
     """What a message ends with: "(see how-to/read-a-log in the documentation)", or the address of the page.
 

@@ -17,7 +17,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.planning.extended_mdp import least_rows, solve_listed
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount
+from bayes_mdp.utils.messages import amount, count_of
 from bayes_mdp.utils.typing import ArrayLike, IntScalar
 from bayes_mdp.utils.validation import as_real, check_name, check_shape, check_type, first_index
 
@@ -94,7 +94,8 @@ class IntervalMDP:
         width = self.upper - self.lower
         known = int((width <= ROUNDING).sum())
         return Section(
-            f"Interval MDP of {self.n_states} states, {self.n_choices} choices and {len(width)} intervals",
+            f"Interval MDP of {count_of(self.n_states, 'state')}, {count_of(self.n_choices, 'choice')} and "
+            f"{count_of(len(width), 'interval')}",
             [
                 f"intervals: mean width {amount(width.mean(), 3)}, widest {amount(width.max(), 3)}, {known} known",
                 f"starts in {self.state_names[self.initial]}",

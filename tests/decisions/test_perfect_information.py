@@ -48,7 +48,7 @@ def test_a_two_armed_gaussian_bandit_in_closed_form(key):
     np.testing.assert_allclose(
         [high - low, low + high], [2 * 1.96 * answer.standard_error, 2 * answer.value], rtol=1e-4
     )
-    np.testing.assert_allclose(answer.value_with_information - answer.value_in_use, answer.value, rtol=1e-9)
+    np.testing.assert_allclose(answer.value_with_information - answer.in_use.mean, answer.value, rtol=1e-9)
     gain = expected_regret(key, belief, AverageReward(), num_draws=2000)
     assert _close(gain, expected)
 

@@ -9,7 +9,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.policy_evaluation import policy_value
-from bayes_mdp.decisions.value_basis import SHOWN, ValueBasis, value_bases
+from bayes_mdp.decisions.value_basis import SHOWN, ValueBasis, describe_parts, value_bases
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanWeighPrior
@@ -165,7 +165,7 @@ def test_time_weighs_what_is_unknown(posterior, policies, horizon):
         assert [pair for pair, _ in basis.weakest] == expected
         np.testing.assert_allclose([x for _, x in basis.weakest], [parts[pair] for pair in expected], rtol=1e-5)
         assert f"prior's share of the rows it uses {share:.2g}" in str(basis)
-        assert " ".join(expected[0]) in basis.describe_weakest
+        assert " ".join(expected[0]) in describe_parts(basis.weakest)
 
 
 def test_where_everything_is_known_no_data_are_needed(posterior):

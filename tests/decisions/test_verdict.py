@@ -157,5 +157,5 @@ def test_the_finding_says_what_it_cannot_know():
 
 
 def test_draws_in_which_both_are_worth_the_same_count_half():
-    assert verdict._prob_better(np.array([1.0, 0.0, -1.0, 0.0])) == 0.5
-    assert verdict._prob_better(np.array([2.0, 0.0])) == 0.75
+    assert verdict.prob_better(np.array([1.0, 0.0, -1.0, 0.0])) == 0.5
+    assert verdict.prob_better(np.array([2.0, 0.0])) == 0.75

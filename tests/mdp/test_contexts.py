@@ -120,7 +120,7 @@ def test_masks_are_those_of_every_context():
     legal = np.array([[True, True]])
     space = bm.StateActionSpace.from_log(log, legal=legal)
     assert space.side_by_side.legal.shape == (space.n_contexts, 2)
-    whole = bm.StateActionSpace.from_log(log_of(table(), group=None)).with_contexts(space.contexts)
+    whole = ContextSpace.over(bm.StateActionSpace.from_log(log_of(table(), group=None)), space.contexts)
     masked = ContextSpace(2, 2, contexts=whole.contexts, support=support)
     assert (masked.side_by_side.successors[::2, :, 1] == -1).all()
 
@@ -277,7 +277,7 @@ def test_unknown_levels_are_refused_at_prediction(new, kind, message):
 
 def test_new_contexts_are_standardised_as_the_log():
     space = bm.StateActionSpace.from_log(log_of(table()))
-    other = space.with_contexts(space.contexts.read({"age": 40.0, "sex": "f", "site": "y"}))
+    other = ContextSpace.over(space, space.contexts.read({"age": 40.0, "sex": "f", "site": "y"}))
     design, whole = other.design("age + sex"), space.design("age + sex")
     assert (design.mean == whole.mean).all() and (design.spread == whole.spread).all()
     assert design.values[0, 0, 0, 1] == 40.0

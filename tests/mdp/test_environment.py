@@ -107,7 +107,7 @@ def test_reward_and_next_state_have_keys_of_their_own():
 def test_an_environment_says_its_law():
     mdp = environment().mdp
     shown = str(Environment(mdp, NormalReward(mdp.reward, 0.5), name="ward", optimum=2.5)).splitlines()
-    assert shown[0] == "ward: 3 states, 1 actions"
+    assert shown[0] == "ward: 3 states, 1 action"
     facts = {line.split()[0]: " ".join(line.split()[1:]) for line in shown[1:]}
     assert facts == {
         "start": "one of 2 states",

@@ -6,10 +6,11 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bayes_mdp.utils import messages
-from bayes_mdp.utils.messages import amount, amounts, install, see
+from bayes_mdp.utils.messages import amount, amounts, count_of, install, see
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,20 @@ def test_a_message_names_a_page_of_the_site(monkeypatch):
         messages._site.cache_clear()
         assert see("how-to/read-a-log") == said
     messages._site.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (count_of(1, "state"), "1 state"),
+        (count_of(0, "state"), "0 states"),
+        (count_of(2, "policy"), "2 policies"),
+        (count_of(1, "policy"), "1 policy"),
+        (count_of(12345, "row", ","), "12,345 rows"),
+        (count_of(1.0, "transition", ".10g"), "1 transition"),
+        (count_of(1.5, "transition", ".10g"), "1.5 transitions"),
+        (count_of(np.int64(1), "pair"), "1 pair"),
+    ],
+)
+def test_one_thing_is_no_plural(words, expected):
+    assert words == expected

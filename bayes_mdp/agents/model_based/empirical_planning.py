@@ -38,6 +38,7 @@ from bayes_mdp.planning.prioritized_sweeping import (
 )
 from bayes_mdp.planning.solution import Solution, best_action, where_legal
 from bayes_mdp.utils.memory import check_memory
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import check_count, check_that
 
@@ -887,8 +888,8 @@ class PrioritizedSweeping(eqx.Module):
         lost = int(np.sum(state.tally.lost)) if isinstance(state.tally, ListedTally) else 0
         if lost:
             warnings.warn(
-                f"{lost} transitions were not learnt from: max_successors is {self.max_successors}, max_predecessors "
-                f"{self.max_predecessors}, expected larger numbers",
+                f"{count_of(lost, 'transition')} {'was' if lost == 1 else 'were'} not learnt from: max_successors is "
+                f"{self.max_successors}, max_predecessors {self.max_predecessors}, expected larger numbers",
                 UserWarning,
                 stacklevel=2,
             )

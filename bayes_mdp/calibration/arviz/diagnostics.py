@@ -26,7 +26,7 @@ from bayes_mdp.inference.draws.chains import (
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.utils.files import read_with_checksum, write_with_checksum
 from bayes_mdp.utils.layout import Bullets, Part, Section, Table, as_html, as_text
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 
 LARGE_PARETO_K = 0.7
 MOST_ASKED = 200  # elements of a table that are given to ArviZ, which takes time for each
@@ -94,7 +94,7 @@ class Diagnosis(NamedTuple):
             size = f"effective sample size of the weights {self.weights_ess:.4g}"
             title = f"{self.method}: {self.num_draws} draws, {size}"
         if self.divergences is not None:
-            title += f", {self.divergences} divergences"
+            title += f", {count_of(self.divergences, 'divergence')}"
         parts: list[Part] = []
         if self.sites is not None:
             cells = [

@@ -13,6 +13,7 @@ from bayes_mdp.calibration.simulation_based.ecdf import detectable, simultaneous
 from bayes_mdp.calibration.simulation_based.sbc_result import remedy
 from bayes_mdp.utils.files import read_netcdf, write_netcdf
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Check:
         chance = f"false alarms: at most {attrs['false_alarm']:.2g} of the checks of a calibrated posterior"
         if self.calibrated:
             tried = self.dataset.sizes["simulation"]
-            return f"calibrated as far as {tried} simulations can tell ({number} tests; {chance})"
+            return f"calibrated as far as {count_of(tried, 'simulation')} can tell ({number} tests; {chance})"
         shown = ", ".join(self.findings[:SHOWN]) + (", ..." if len(self.findings) > SHOWN else "")
         return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
 
@@ -160,9 +161,10 @@ class Check:
         constant = sizes["quantity"] - self._varying.sizes["quantity"]
         known = f" ({constant} more are the same in every truth, and left out)" if constant else ""
         return (
-            f"{sizes['simulation']} truths drawn from {attrs['source']}, {attrs['num_transitions']} transitions "
-            f"of each ({attrs['behaviour']}), {attrs['num_draws']} draws of each posterior; "
-            f"{self._varying.sizes['quantity']} quantities{known}, {attrs['objective']}"
+            f"{count_of(sizes['simulation'], 'truth')} drawn from {attrs['source']}, "
+            f"{count_of(int(attrs['num_transitions']), 'transition')} of each ({attrs['behaviour']}), "
+            f"{attrs['num_draws']} draws of each posterior; "
+            f"{count_of(self._varying.sizes['quantity'], 'quantity')}{known}, {attrs['objective']}"
         )
 
     def _coverage(self) -> str:

@@ -258,7 +258,7 @@ class Criticism:
         parts += [f"{name}: {basis}" for name, basis in self.bases.items() if basis is not None]
         for name, basis in self.bases.items():
             if basis is not None and (basis.prior_share or 0.0) > PRIOR_SHARE:
-                parts.append(f"{name} rests on the prior most at {basis.describe_weakest}")
+                parts.append(f"{name} rests on the prior most at {describe_parts(basis.weakest)}")
             if basis is not None and basis.rewards is not None and basis.rewards.share > PRIOR_SHARE:
                 parts.append(
                     f"{name} rests on the prior of the rewards most at {describe_parts(basis.rewards.weakest)}"

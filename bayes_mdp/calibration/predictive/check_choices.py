@@ -25,6 +25,7 @@ from bayes_mdp.calibration.predictive.comparisons import (
 )
 from bayes_mdp.mdp import Environment
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_type
 
 ChoiceStatistic = Callable[[ChoiceLog, Int[np.ndarray, "P T"]], float | Float[np.ndarray, "..."]]
@@ -177,7 +178,7 @@ class ChoiceCheck(NamedTuple):
     def layout(self) -> Section:
         """A line for each statistic, and those that are surprising."""
         manner = "running freely" if self.free else "one step ahead, the past as observed"
-        title = f"Predictive check: {self.num_draws} replicates of {self.log.num_choices} choices, {manner}"
+        title = f"Predictive check: {self.num_draws} replicates of {count_of(self.log.num_choices, 'choice')}, {manner}"
         place_words = lambda index: f" at {index}" if index else ""  # noqa: E731
         verdict = "These choices are not what this model would make."
         return lay_out_comparisons(title, self.comparisons, place_words, verdict, NEXT_STEPS)

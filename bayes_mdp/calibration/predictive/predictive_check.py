@@ -28,6 +28,7 @@ from bayes_mdp.mdp import Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import pair_axes
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.validation import check_functions
 
 if TYPE_CHECKING:
@@ -255,8 +256,9 @@ class PredictiveCheck(NamedTuple):
         """A line for each statistic, and those that are surprising."""
         number = len(next(iter(self.comparisons.values())).replicated)
         title = (
-            f"{self.group.capitalize()} predictive check: {number} replicates of {self.num_transitions} transitions, "
-            "visits held fixed; of pairs the most surprising one, its p-value allowing for their number"
+            f"{self.group.capitalize()} predictive check: {number} replicates of "
+            f"{count_of(self.num_transitions, 'transition')}, visits held fixed; "
+            "of pairs the most surprising one, its p-value allowing for their number"
         )
         verdict = "The data are not what this model would yield."
         return lay_out_comparisons(title, self.comparisons, self._where, verdict, NEXT_STEPS)

@@ -34,6 +34,7 @@ from bayes_mdp.mdp import Environment
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_file
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.validation import check_count, check_functions, check_key, check_name, check_type
 
 _PARTS = "model, environment, pooling, sampler or other quantities"
@@ -173,7 +174,7 @@ def sbc_behaviour(
         "method": "nuts",
         "options": options_of(sampler),
         "program": identity_of(request),
-        "data": f"{num_choices} choices of {num_subjects} subjects (pooling {pooling})",
+        "data": f"{count_of(num_choices, 'choice')} of {count_of(num_subjects, 'subject')} (pooling {pooling})",
         "num_draws": str(num_draws),
     }
     make = partial(simulation_of_behaviour, design)

@@ -17,7 +17,7 @@ from bayes_mdp.calibration.arviz.generation import Tree, as_tree
 from bayes_mdp.calibration.simulation_based import ecdf
 from bayes_mdp.calibration.simulation_based.quantities import varying
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +150,7 @@ class SBC:
             notes.append(f"what to try: {self._next_step}")
         return Section(
             f"Simulation-based calibration of the method {data['method']!r}: {self.num_simulations} simulations of "
-            f"{data.get('data') or data['num_transitions'] + ' transitions'}, {self.num_draws} draws each",
+            f"{data.get('data') or count_of(int(data['num_transitions']), 'transition')}, {self.num_draws} draws each",
             [
                 f"{'no fault seen' if self.passed else 'WRONG: ' + ', '.join(self.failures)} "
                 f"(false alarm {self.false_alarm:.2g} over {len(self.judged)} quantities)",

@@ -503,7 +503,7 @@ def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.n
     """The optimum of the mean MDP, from which policy iteration in every draw starts; None where that is of no use."""
     if mean is None or isinstance(draws.objective, Episodic):
         return None
-    all_policies = policy_set(PolicyLimits(), draws.legal, draws.policy_shape, None, None)
+    all_policies = policy_set(PolicyLimits(), draws.sizes.legal, draws.policy_shape, None, None)
     return np.eye(draws.sizes.n_actions)[best_in(mean, draws.objective, all_policies)]
 
 

@@ -89,11 +89,6 @@ class CommonDraws:
     known: dict[bytes, Float[np.ndarray, " W"]] = field(default_factory=dict)
 
     @property
-    def legal(self) -> Bool[np.ndarray, "S A"] | None:
-        """Legal actions of the draws; None: all."""
-        return self.sizes.legal
-
-    @property
     def numbers(self) -> int:
         """How many numbers a draw holds."""
         return len(self.rows.pair) + len(self.rows.state)
@@ -311,8 +306,8 @@ def draws_of(
     check_memory(sizes.in_words, 8.0 * COPIES * numbers, "lists of successors take less")
     stored, rows = None, draws.rows
     # A quarter of the free memory at most; beyond it each pass draws anew.
-    if keep and _bytes_of_entry(rows) * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
-        dtype = np.float64 if len(rows.pair) <= LARGE else np.float32
+    dtype = np.dtype(np.float64 if len(rows.pair) <= LARGE else np.float32)
+    if keep and dtype.itemsize * num * numbers <= min(MOST_KEPT, KEPT_SHARE * free_bytes()):
         stored = Drawn(np.empty((num, len(rows.pair)), dtype), np.empty((num, len(rows.state)), dtype))
         for first, drawn in _draw_blocks(stream(), num, objective):
             for column, part in zip(stored, drawn, strict=True):
@@ -340,10 +335,6 @@ def _pick(drawn: Drawn, which: Int[np.ndarray, " M"]) -> Drawn:
     side_by_side = which[-1] - which[0] + 1 == len(which)
     index = slice(which[0], which[-1] + 1) if side_by_side else which
     return Drawn(*(x[index] for x in drawn))
-
-
-def _bytes_of_entry(rows: PairRows) -> float:
-    return 8.0 if len(rows.pair) <= LARGE else 4.0
 
 
 def _in_double(rows: PairRows, drawn: Drawn) -> Drawn:

@@ -379,11 +379,6 @@ class Improvement(eqx.Module):
         """Lower bound on the posterior probability, from the number of draws (one-sided, 99 %)."""
         return self._share_at_least(int(np.sum(self.gain >= -self.slack)))
 
-    @property
-    def prob_at_most(self) -> float:
-        """Upper bound on it, likewise."""
-        return 1.0 - self._share_at_least(int(np.sum(self.gain < -self.slack)))
-
     def _share_at_least(self, count: int) -> float:
         """The lower Clopper-Pearson bound of so many of the draws, as of fewer where these are autocorrelated."""
         # Looks share the error (Bonferroni).
@@ -395,8 +390,8 @@ class Improvement(eqx.Module):
     @property
     def settled(self) -> bool:
         """Whether more draws would hardly change the answer."""
-        # Accepted, or so low that more draws would not make it.
-        return self.accepted or self.prob_at_most < self.confidence
+        # Accepted, or so low that more draws would not make it: by the upper bound on the probability, likewise.
+        return self.accepted or 1.0 - self._share_at_least(int(np.sum(self.gain < -self.slack))) < self.confidence
 
     @property
     def accepted(self) -> bool:

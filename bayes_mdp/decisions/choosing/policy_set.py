@@ -355,6 +355,4 @@ def optimum(
     return np.asarray(solution.policy), solution
 
 
-@eqx.filter_jit
-def _solve(mdp: MDP | SparseMDP, objective: Objective) -> Solution:
-    return solve(mdp, objective)
+_solve = eqx.filter_jit(solve)

@@ -119,11 +119,6 @@ class Group:
         """The rewards, where they learn in NumPy."""
         return self.rewards if self.tells and not self.in_jax and isinstance(self.rewards, RewardCells) else None
 
-    @property
-    def reward_size(self) -> int:
-        """Elements of the rewards of all components."""
-        return 0 if self.cells is None else int(self.cells.data.size)
-
     @cached_property
     def element(self) -> Int[np.ndarray, "*cells"] | None:
         """The element of the reward of each cell of the law, -1 where it is known; None: none is needed."""
@@ -537,10 +532,8 @@ class _GroupStream:
         return _GroupDraw(group, touched, part, rows, belief, sites, table, keys)
 
 
-@eqx.filter_jit
-def _keys(key: PRNGKeyArray, numbers: Int[Array, " D"]) -> Key[Array, " D"]:
-    # A key by the number of the environment: the same environment in every chunk.
-    return jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
+# A key by the number of the environment: the same environment in every chunk.
+_keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
 
 
 @eqx.filter_jit

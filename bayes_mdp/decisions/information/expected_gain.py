@@ -450,7 +450,8 @@ def _replicate(
 
 def _best_and_sure(problem: LearningProblem, means: Float[np.ndarray, "replicates D"]) -> tuple[int, str]:
     """The best mean, and a warning where draws leave open which it is."""
-    if problem.best_is_known:
+    # Where everything enters by its mean, known or fixed, mean net benefits are net benefits at means.
+    if not problem.drawn_outside and not problem.nested and all(problem.degrees[n] < HIGHER for n in problem.perfect):
         return best_at_means(problem), ""
     best = int(np.argmax(means.mean(0)))
     gap = means[:, [best]] - np.delete(means, best, axis=1)

@@ -487,7 +487,8 @@ def study_gains(
         number: of data sets.
     """
     # Beside the mean MDP, statistics and an environment of the size of the posterior are held for each data set.
-    width = sum(2 * group.concentration.size + 8 * group.reward_size for group in means.groups)
+    learnt = sum(group.cells.data.size for group in means.groups if group.cells is not None)
+    width = 2 * sum(group.concentration.size for group in means.groups) + 8 * int(learnt)
     chunk, gap, gains = chunk_of(means, number, width), 0.0, []
     with counter(number * len(designs)) as report:
         for design in designs.values():

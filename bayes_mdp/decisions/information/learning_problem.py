@@ -141,12 +141,6 @@ class LearningProblem:
         learned = (*self.perfect, *self.means)
         return all(self.degrees[n] < HIGHER for n in learned) and self.model.jointly_affine(learned)
 
-    @property
-    def best_is_known(self) -> bool:
-        """Whether mean net benefits are net benefits at means."""
-        # Everything enters by its mean, known or fixed.
-        return not self.drawn_outside and not self.nested and all(self.degrees[n] < HIGHER for n in self.perfect)
-
     def net_benefits(self, values: Mapping[str, np.ndarray], number: int) -> Float[np.ndarray, "number strategies"]:
         """At values [number, ...] of some sites, the others at their fixed values (zero: nothing depends on them)."""
         shapes = self.model.trace.shapes

@@ -75,8 +75,8 @@ class NextExperiment(eqx.Module):
         objective: of the policies.
         initial: Float64[S], distribution of the first state.
         initial_given: whether it was given; if not it is uniform.
+        start: where `initial` is from, in words.
         num_episodes: Int[C], of the studies; None: candidates are pairs.
-        start: where `initial` is from, in words; "": not known.
         untried: the pairs that were never tried and whose mean reward, the prior's, lies above that of every pair that
             was (see `untried_rewards`): `value` of these, and of what leads there, is the prior's. None: there are
             none, or it is not known.
@@ -105,8 +105,8 @@ class NextExperiment(eqx.Module):
     objective: Objective
     initial: Float[np.ndarray, " S"]
     initial_given: bool
+    start: str = eqx.field(static=True)
     num_episodes: Int[np.ndarray, " C"] | None = None
-    start: str = eqx.field(static=True, default="")
     untried: UntriedRewards | None = None
     from_prior: Bool[np.ndarray, " C"] | None = None
     untried_share: float = 0.0
@@ -128,7 +128,6 @@ class NextExperiment(eqx.Module):
         """A table of the candidates, best first."""
         times = "one observation" if self.n == 1 else f"{self.n} observations"
         title = f"Where to look next: {times} of one pair" if self.num_episodes is None else "Which study to make next"
-        start = self.start or ("the given distribution" if self.initial_given else "uniform")
         measure = "EVSI" if self.validity.kind == "exact" else "gain"
         parts: list[Part] = [
             f"value of the present plan {self.value_now:.6g}; {measure} {describe_unit(self.objective)}",
@@ -155,7 +154,7 @@ class NextExperiment(eqx.Module):
             parts.append(f"and {len(self.pairs) - SHOWN} more candidates")
         if not self.value.any():
             parts.append("every candidate is worth zero: no data that were looked at change the plan for the better")
-        return Section(f"{title}, {describe_objective(self.objective)}, start: {start}", parts)
+        return Section(f"{title}, {describe_objective(self.objective)}, start: {self.start}", parts)
 
     def to_dataset(self) -> "xr.Dataset":
         """The table as xarray, along `candidate`, best first; labels are coordinates."""

@@ -33,8 +33,9 @@ from bayes_mdp.decisions.information.expected_gain import DECIDED, check_sizes, 
 from bayes_mdp.decisions.information.learning_problem import PER_DECISION, InformationValue, Learned
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import describe_unit
-from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws, only_value
+from bayes_mdp.decisions.strategies.cost_effectiveness import StrategyDraws
 from bayes_mdp.decisions.strategies.decision_model import DecisionModel, check_known
+from bayes_mdp.decisions.strategies.model_trace import VALUE
 from bayes_mdp.decisions.strategies.site_law import CONJUGATE_DATA, StudiedSite
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.renamed import accepts_moved
@@ -195,7 +196,8 @@ def as_draws(belief: StrategyDraws | PolicyComparison) -> StrategyDraws:
         values = list(belief.values.values())
         # Draws of chains, or by weights, are worth fewer.
         independent = all(value.effective is None for value in values)
-        return only_value(tuple(belief.values), np.stack([value.draws for value in values], axis=1), independent)
+        draws = np.stack([value.draws for value in values], axis=1)[..., None]
+        return StrategyDraws(tuple(belief.values), (VALUE,), draws, independent=independent)
     check_type("belief", belief, StrategyDraws, "a decision model, draws of strategies, or compared policies")
     return belief
 

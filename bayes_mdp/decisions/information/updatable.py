@@ -11,7 +11,7 @@ from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import Posterior
-from bayes_mdp.mdp.abilities import by_pattern
+from bayes_mdp.mdp.abilities import Sizes, by_pattern
 from bayes_mdp.utils.typing import ArrayLike
 
 Updatable: TypeAlias = ConjugatePosterior | Mixture
@@ -45,7 +45,7 @@ def in_float64(posterior: Updatable) -> Updatable:
 def unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:
     """Legal pairs whose row or reward is not known."""
     parts, space = components(posterior), posterior.space
-    legal = np.ones(space.shape, bool) if space.legal is None else np.broadcast_to(space.legal, space.shape)
+    legal = Sizes.of(space).possible
     unknown = np.zeros(space.shape, bool)
     for part in parts:
         rewards = part.reward_cells

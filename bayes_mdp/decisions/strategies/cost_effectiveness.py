@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from bayes_mdp.decisions.strategies.model_trace import VALUE
 from bayes_mdp.decisions.verdict import shares_of_best
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.typing import ArrayLike
@@ -137,13 +136,6 @@ def net_benefit_weights(outcomes: tuple[str, ...], wtp: float | None) -> Float[n
         )
     # A cost alone is to be small.
     return np.array([-1.0 if outcomes[0] == "cost" else 1.0])
-
-
-def only_value(
-    strategies: tuple[str, ...], values: Float[np.ndarray, "draws strategies"], independent: bool = True
-) -> StrategyDraws:
-    """Draws of one value for each strategy."""
-    return StrategyDraws(strategies, (VALUE,), values[..., None], independent=independent)
 
 
 FRONTIER, DOMINATED, EXTENDED = "frontier", "dominated", "extendedly dominated"

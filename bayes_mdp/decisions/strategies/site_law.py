@@ -4,6 +4,7 @@ Everything is numpy in float64. Parameters may have axes in front (one law for e
 Random numbers come in as uniforms, so that scrambled Sobol points can be used in the place of independent draws.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -233,7 +234,8 @@ class StudiedSite:
         Poisson counts are enumerated up to a tail of 1e-15.
         """
         law, p = self.law, self.law.parameters
-        if law.family == "Normal" or not _is_single(law):
+        # One element, or one row.
+        if law.family == "Normal" or math.prod(law.shape[:-1] if law.family in _VECTORS else law.shape) != 1:
             return None
         n = float(self.number.reshape(()))
         match law.family:
@@ -294,11 +296,6 @@ def compositions(total: int, size: int) -> Int[np.ndarray, "number size"]:
         rest = compositions(total - first, size - 1)
         parts.append(np.hstack([np.full((len(rest), 1), first), rest]))
     return np.vstack(parts)
-
-
-def _is_single(law: SiteLaw) -> bool:
-    """Whether the site is one element, or one row."""
-    return int(np.prod(law.shape[:-1] if law.family in _VECTORS else law.shape)) == 1
 
 
 def _log_dirichlet_multinomial(

@@ -27,6 +27,7 @@ from bayes_mdp.envs.logs.tables import (
     check_roles,
     file_digest,
     header,
+    is_parquet,
     parsing,
     require_columns,
 )
@@ -76,27 +77,25 @@ class ChunkedLog:
         for frame in self._frames():
             for start in range(0, len(frame), self.chunksize):
                 piece = frame.iloc[start : start + self.chunksize] if len(frame) > self.chunksize else frame
-                text = self.content if isinstance(self.content, Path) and not _is_parquet(self.content) else None
+                text = self.content if isinstance(self.content, Path) and not is_parquet(self.content) else None
                 first, self.rows = self.rows, self.rows + len(piece)
                 yield blanks.clear_missing(Table(piece, self.name, self.columns, text, first, self.dialect))
-        if not self.rows:
-            raise ValueError(f"{self.name} has no rows, expected at least one transition")
+
+    def what_it_lacks(self) -> str:
+        """Why it has no transition, in words, where it was read to its end and has none."""
+        return f"{self.name} has no {'episode of two rows' if self.rows else 'rows'}"
 
     def again(self) -> Iterator[Table]:
         """The chunks from the first one on."""
         return iter(replace(self, rows=0, _sha=hashlib.sha256()))
 
-    def known_digest(self) -> str | None:
-        """SHA-256 of a file; None: it is known after all chunks were read (see `digest`)."""
-        return file_digest(self.content)
-
     def digest(self) -> str:
         """SHA-256 of the content: of a file of its bytes, of a DataFrame of the columns that are used, row by row."""
-        return self.known_digest() or self._sha.hexdigest()
+        return file_digest(self.content) or self._sha.hexdigest()
 
     def _frames(self) -> Iterator["pd.DataFrame"]:
         if isinstance(self.content, Path):
-            if _is_parquet(self.content):
+            if is_parquet(self.content):
                 yield from _parquet_frames(self.content, self.columns, self.chunksize)
             else:
                 yield from csv_frames(self.content, self.columns, self.chunksize, self.dialect)
@@ -182,10 +181,6 @@ def each_log(
         yield open_log(source, roles, chunksize, given, dialect, f"DataFrame {i}")
     if i < 0:
         raise ValueError(f"source is empty, expected at least one log {see('how-to/large-logs')}")
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.suffix in (".parquet", ".pq")
 
 
 def _partitions(content: "pd.DataFrame | Partitioned", chunksize: int) -> Iterator["pd.DataFrame"]:

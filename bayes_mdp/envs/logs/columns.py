@@ -91,6 +91,8 @@ def read_labels(
     empty = np.zeros(needed.shape, bool)
     empty[needed] = codes < 0
     bad = [(missing, role, expected_label(role)) for role, missing in zip(roles, empty, strict=True)]
+    if roles[0] == "action" and "next_state" not in table.columns:
+        bad = expect_actions(empty[0], read_flags(table, "terminated"))
     if given is None or not len(uniques):
         require_all(table, bad)
     for part, role, mask in zip(parts, roles, needed, strict=True):
@@ -183,10 +185,10 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
     if not several:
         return table
     if len({len(column) for column in several.values()}) > 1 or ("next_state" in table.columns and len(several) < 2):
-        raise ValueError(
-            f"state is {_list_values(table.columns['state'])} and next_state "
-            f"{_list_values(table.columns['next_state'])}, expected as many columns of each"
+        state, reached = (
+            list(x) if isinstance(x, Several) else x for x in (table.columns[role] for role in ("state", "next_state"))
         )
+        raise ValueError(f"state is {state!r} and next_state {reached!r}, expected as many columns of each")
     codes = {role: np.zeros((0, len(table.frame)), np.intp) for role in several}
     parts = []
     for i, columns in enumerate(zip(*several.values(), strict=True)):
@@ -209,10 +211,6 @@ def with_joined_labels(table: Table, given: Sequence[Hashable] | None) -> Table:
             labels[j] = ProductLabel(known, names) if min(of_parts) >= 0 else None
         changed[column] = labels[inverse.ravel()]
     return table.with_columns(changed)
-
-
-def _list_values(column: object) -> str:
-    return repr(list(column)) if isinstance(column, Several) else repr(column)
 
 
 def is_empty(table: Table, role: str) -> np.ndarray:
@@ -503,6 +501,24 @@ def _distinct(role: str, given: Sequence[Hashable]) -> tuple[Hashable, ...]:
     names = as_names(given)
     check_names(f"{role}s", names)
     return names
+
+
+def expect_actions(empty: np.ndarray, ended: np.ndarray | None) -> list[Check]:
+    """The checks of actions in a log whose next states are those of the next rows.
+
+    Args:
+        empty: Bool[N], rows without an action that need one.
+        ended: Bool[N], rows that terminate; None: not told.
+    """
+    if ended is None:
+        return [(empty, "action", expected_label("action"))]
+    return [(empty & ~ended, "action", expected_label("action")), (empty & ended, "action", _ACTION_OF_END)]
+
+
+_ACTION_OF_END = (
+    "the label of an action, or terminated false (true belongs in the row of the last action; the row of the state "
+    "that it led to is then left out)"
+)
 
 
 def expected_label(role: str) -> str:

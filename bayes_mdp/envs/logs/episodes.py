@@ -24,7 +24,7 @@ from bayes_mdp.envs.logs.columns import (
     reward_role,
 )
 from bayes_mdp.envs.logs.tables import Table, names_of
-from bayes_mdp.utils.messages import amount, see, warn_user
+from bayes_mdp.utils.messages import amount, count_of, see, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -391,8 +391,9 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
     dates = _dates(column, ("ISO8601",))
     zones = set(column.astype(str).str.extract(_ZONE, expand=False)) if column.dtype.kind == "O" else set()
     if len(zones) > 1:
+        told = ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
         raise ValueError(
-            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({_list_zones(zones)}), "
+            f"{table.name}: step {table.columns['step']!r} has dates of several time zones ({told}), "
             "expected one: convert them with pandas.to_datetime(..., utc=True)"
         )
     none = np.ones(len(column), bool) if dates is None else np.asarray(dates.isna())
@@ -410,10 +411,6 @@ def with_counted_steps(table: Table, every: str, along: EpisodeOrder | None) -> 
 
 
 _ZONE = r"[T ]\d{2}:?\d{2}.*?(Z|[+-]\d{2}:?\d{2})$"
-
-
-def _list_zones(zones: set[Any]) -> str:
-    return ", ".join(sorted(zone if isinstance(zone, str) else "none" for zone in zones))
 
 
 def _dates(column: Any, formats: Sequence[str]) -> Any:
@@ -604,7 +601,7 @@ def _warn_of_repetition(table: Table, times: np.ndarray, episodes: np.ndarray) -
     cells = frame.iloc[row]
     before = int(np.argmax(((frame == cells) | (frame.isna() & cells.isna())).all(axis=1).to_numpy()))
     number = int(duplicated.sum())
-    subject = "1 row is" if number == 1 else f"{number} rows are"
+    subject = f"{count_of(number, 'row')} {'is' if number == 1 else 'are'}"
     warn_user(
         f"{table.name}: {subject} equal in all columns to a row before, such as row {table.first + row + 1} to row "
         f"{table.first + before + 1}, and each counts as a transition: remove what was written twice "

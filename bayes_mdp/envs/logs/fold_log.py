@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_mdp.envs.logs.chunked_tables import ChunkedLog, Partitioned, each_log
 from bayes_mdp.envs.logs.columns import labels_of_user
-from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles
+from bayes_mdp.envs.logs.tables import Dialect, Missing, check_roles, file_digest
 from bayes_mdp.envs.logs.transition_chunks import LabelBook, LeftOpen, Rows, Wanted, transition_chunks
 from bayes_mdp.mdp import FoldedLog, StateActionSpace
 from bayes_mdp.mdp.data.folded_log import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LogSource: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | Partitioned"
 Progress = Callable[[str, int], object]
 _LEAST_PENDING, _FEW_PENDING = 2**12, 2**20
+_MOST_LACKING = 3
 
 
 class Folding(NamedTuple):
@@ -107,20 +108,29 @@ class _Fold:
     def __init__(self, states: LabelBook, actions: LabelBook, wanted: Wanted) -> None:
         self.states, self.actions, self.wanted = states, actions, wanted
         self.sources: tuple[Source, ...] = ()
+        self.has_transitions = False
+        self.lacking: list[str] = []  # of the first logs without transitions, what they lack
         self.left_open = LeftOpen()
         self.tables: list[CellTable] = []
         self.of_outcomes: dict[str, list[CellTable]] = {}  # the same cells, with the moments of another column
 
     def take(self, log: ChunkedLog, allow_duplicates: bool, progress: Progress | None) -> None:
-        """All of a log."""
+        """All of a log; one without rows leaves no trace, not even its content, which others without rows share."""
         # A file is known by its content before it is read, anything else afterwards.
-        before, cost = log.known_digest(), log.columns.get("cost")
+        before, cost = file_digest(log.content), log.columns.get("cost")
         if before is not None:
             self._check(Source(log.name, before, 0, cost), allow_duplicates)
+        followed = False
         for rows in transition_chunks(log, self.states, self.actions, self.wanted, self.left_open):
             self._add(rows)
+            followed |= bool(rows.next_observed.any())
             if progress is not None:
                 progress(log.name, log.rows)
+        self.has_transitions |= followed
+        if not followed and len(self.lacking) <= _MOST_LACKING:
+            self.lacking.append(log.what_it_lacks())
+        if not log.rows:
+            return
         source = Source(log.name, log.digest() if before is None else before, log.rows, cost)
         if before is None:
             self._check(source, allow_duplicates)
@@ -145,7 +155,14 @@ class _Fold:
                 parts[:] = [joined(parts)]
 
     def finish(self, has_rewards: bool) -> FoldedLog:
-        """The log under its final numbers."""
+        """The log under its final numbers.
+
+        Raises:
+            ValueError: none of the logs has a transition.
+        """
+        if not self.has_transitions:
+            more = ["..."] if len(self.lacking) > _MOST_LACKING else []
+            raise ValueError(f"{'; '.join(self.lacking[:_MOST_LACKING] + more)}, expected at least one transition")
         (states, state_number), (actions, action_number) = self.states.finish(), self.actions.finish()
         declared = (self.states.given is not None, self.actions.given is not None)
 

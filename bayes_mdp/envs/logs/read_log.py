@@ -142,8 +142,8 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
 
     Args:
         source: a path (`.parquet`, `.pq`: Parquet; `.tsv`: tab-separated; else CSV with a header line), or a
-            DataFrame. With `chunksize` also a Dask dataframe (read partition by partition), or several of these; an
-            episode lies in one of them.
+            DataFrame. With `chunksize` also a Dask dataframe (read partition by partition), or several of these, of
+            which some may have no transition; an episode lies in one of them.
         state: the column, or several: with ["grade", "load"] labels are tuples (and `next_state` has as many).
         action: None: there are none, and the log is a chain of states, whose only action is called "none" (or as
             `actions` names it).
@@ -226,7 +226,7 @@ def read_log(  # noqa: PLR0913 - the columns of a file are named one by one, as 
         >>> log.states, log.transitions.next_state.tolist()
         (('a', 'b'), [1, 0])
         >>> print(bm.read_log([table], state="s", action="a", reward="r", next_state="t", chunksize=1_000_000))
-        2 transitions of 2 rows in DataFrame 0: 2 states, 1 actions, 2 cells
+        2 transitions of 2 rows in DataFrame 0: 2 states, 1 action, 2 cells
     """
     check_name("reward_at", reward_at, ("step", "next", "episode"))
     dialect = Dialect(sep, encoding, decimal)
@@ -520,9 +520,10 @@ def _all_bad(
                 works(partial(states_of, role))
         if fine["truncated"] and fine["episode"] and fine["step"]:  # else it is not known which cells may be empty
             named = {role: column for role, column in table.columns.items() if fine.get(role, True)}
-            followed, untold = rows_of(table._replace(columns=named))
+            readable = table._replace(columns=named)
+            followed, untold = rows_of(readable)
             if "action" in named:
-                works(lambda: read_labels(table, ("action",), actions, {"action": untold}))
+                works(lambda: read_labels(readable, ("action",), actions, {"action": untold}))
             unneeded = missing.rewards or not by_row
             for role in (None, *outcome_roles(table.columns).values()):
                 works(partial(read_rewards, table, unneeded, followed.keep, followed.next_observed, role))

@@ -253,7 +253,7 @@ def open_table(
         path = Path(source)
         check_kind(path)
         try:
-            if path.suffix in (".parquet", ".pq"):
+            if is_parquet(path):
                 table = Table(_read_parquet(path, columns), path.name, columns, None)
             else:
                 table = Table(_read_csv(path, columns, dialect), path.name, columns, path, 0, dialect)
@@ -512,6 +512,11 @@ def parsing(path: Path) -> Iterator[None]:
                 ", expected the encoding of the file, such as encoding='latin-1' or 'cp1252' (in the shell --encoding)"
             )
         raise ValueError(f"{path.name} cannot be read as a table: {why}") from error
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one of Parquet, by its ending."""
+    return path.suffix in (".parquet", ".pq")
 
 
 def separator(path: Path) -> str:

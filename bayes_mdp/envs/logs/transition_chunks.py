@@ -20,6 +20,7 @@ from bayes_mdp.envs.logs.columns import (
     Columns,
     as_numbers,
     category_order,
+    expect_actions,
     expected_label,
     factorised,
     is_empty,
@@ -272,8 +273,8 @@ def transition_chunks(
         left_open: episodes of the logs before this one; None: there is no other log.
 
     Raises:
-        ValueError: a cell that cannot be read, a step that does not follow the one before (names the row), no
-            transition.
+        ValueError: a cell that cannot be read, a step that does not follow the one before (names the row); no
+            transition, where there is no other log.
     """
     shifts, place = "next_state" not in log.columns, wanted.steps and "step" not in log.columns
     cuts = wanted.truncated and "episode" in log.columns
@@ -308,8 +309,8 @@ def transition_chunks(
             yield rows
     if table is not None:
         faults.without_what_follows().refuse(table)
-    if not number:
-        raise ValueError(f"{log.name} has no episode of two rows, expected at least one transition")
+    if not number and left_open is None:
+        raise ValueError(f"{log.what_it_lacks()}, expected at least one transition")
 
 
 def _refuse_repetition(table: Table, log: ChunkedLog, row: int, steps: Int[np.ndarray, " N"]) -> NoReturn:
@@ -407,9 +408,7 @@ def _cells(table: Table, states: LabelBook, actions: LabelBook, wanted: Wanted, 
     if "episode" in table.columns:
         nowhere = is_empty(table, "episode")
         faults.read(lambda: require_cells(table, nowhere, "episode", "the label of an episode"), lambda: None)
-    rewards = faults.read(
-        lambda: _finite_rewards(table), lambda: np.where(is_empty(table, reward_role(table)), np.nan, 0.0)
-    )
+    rewards = faults.read(lambda: _finite_rewards(table), lambda: _empty_as_nan(table, reward_role(table)))
     # Under their roles, which wait with the rows of an open episode as the rewards do.
     for role in outcome_roles(table.columns).values():
         numbers = faults.read(partial(_finite_rewards, table, role), partial(_empty_as_nan, table, role))
@@ -443,13 +442,10 @@ def _actions(table: Table, actions: LabelBook) -> Int[np.ndarray, " N"]:
     return np.zeros(len(table.frame), np.int32)
 
 
-def _episodes(table: Table) -> "tuple[np.ndarray, pd.Index | range]":
-    """As `factorised`; one episode where the log names none."""
-    return factorised(table, "episode") if "episode" in table.columns else (np.zeros(len(table.frame), int), range(1))
-
-
 def _advance(table: Table, episodes: OpenEpisodes, columns: Columns, faults: _LogFaults) -> Settled:
-    codes, labels = _episodes(table)
+    # One episode where the log names none.
+    one = np.zeros(len(table.frame), int), range(1)
+    codes, labels = factorised(table, "episode") if "episode" in table.columns else one
     # Rows without an episode are refused at the end.
     settled = episodes.advance(np.maximum(codes, 0), labels if len(labels) else range(1), columns)
     gap = settled.gap
@@ -471,7 +467,8 @@ def _rows(table: Table, settled: Settled | Columns, wanted: Wanted, faults: Faul
     step = columns.get("step")
     step = place[followed_rows] if step is None and place is not None else step
     reward, row = columns.get("reward"), columns["row"]
-    checks = [(columns["action"] < 0, "action", expected_label("action"))]
+    ended = columns["terminated"] if "next_state" not in table.columns else None
+    checks = expect_actions(columns["action"] < 0, ended)
     named = outcome_roles(table.columns)
     if not wanted.missing.rewards:
         paid = {reward_role(table): reward} if reward is not None else {}

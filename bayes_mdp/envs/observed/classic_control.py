@@ -48,6 +48,9 @@ class CartPole(eqx.Module):
     """
 
     max_steps: int = eqx.field(default=500, static=True)
+    n_actions = 2  # push to the left, to the right
+    observation_shape = (4,)
+    observation_dtype = np.dtype(np.float32)
 
     def __check_init__(self) -> None:
         check_count("max_steps", self.max_steps)
@@ -56,21 +59,6 @@ class CartPole(eqx.Module):
     def name(self) -> str:
         """For tables and files."""
         return "cartpole" if self.max_steps == 500 else f"cartpole:{self.max_steps}"
-
-    @property
-    def n_actions(self) -> int:
-        """Two: push to the left, to the right."""
-        return 2
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """(4,)."""
-        return (4,)
-
-    @property
-    def observation_dtype(self) -> np.dtype:
-        """float32."""
-        return np.dtype(np.float32)
 
     def reset(self, key: PRNGKeyArray) -> tuple[CartPoleState, Float[Array, "4"]]:
         """All four numbers uniform within 0.05."""
@@ -153,6 +141,9 @@ class MountainCar(eqx.Module):
     """
 
     max_steps: int = eqx.field(default=200, static=True)
+    n_actions = 3  # push to the left, do not push, push to the right
+    observation_shape = (2,)
+    observation_dtype = np.dtype(np.float32)
 
     def __check_init__(self) -> None:
         check_count("max_steps", self.max_steps)
@@ -162,26 +153,11 @@ class MountainCar(eqx.Module):
         """For tables and files."""
         return "mountain_car" if self.max_steps == 200 else f"mountain_car:{self.max_steps}"
 
-    @property
-    def n_actions(self) -> int:
-        """Three: push to the left, do not push, push to the right."""
-        return 3
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """(2,)."""
-        return (2,)
-
-    @property
-    def observation_dtype(self) -> np.dtype:
-        """float32."""
-        return np.dtype(np.float32)
-
     def reset(self, key: PRNGKeyArray) -> tuple[MountainCarState, Float[Array, "2"]]:
         """At rest, position uniform in [-0.6, -0.4]."""
         position = jax.random.uniform(key, (), jnp.float32, -0.6, -0.4)
         state = MountainCarState(position, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
-        return state, _observation(state)
+        return state, jnp.stack([state.position, state.velocity])
 
     def step(self, key: PRNGKeyArray, state: MountainCarState, action: IntScalar) -> TimeStep:
         """Reward -1 until the goal is reached."""
@@ -195,11 +171,7 @@ class MountainCar(eqx.Module):
         truncated = (time >= self.max_steps) & ~terminated
         next_state = MountainCarState(position, velocity, time)
         cost = -jnp.ones((), jnp.float32)
-        return TimeStep(next_state, _observation(next_state), cost, terminated, truncated, cost)
-
-
-def _observation(state: MountainCarState) -> Float[Array, "2"]:
-    return jnp.stack([state.position, state.velocity])
+        return TimeStep(next_state, jnp.stack([position, velocity]), cost, terminated, truncated, cost)
 
 
 def mountain_car(max_steps: int = 200) -> MountainCar:

@@ -49,7 +49,7 @@ class GymnaxEnv(eqx.Module):
         observation, state = self.env.reset_env(key, self.params)
         # Python numbers among the state have a type that changes with the first step: a compiled loop needs it fixed.
         state = jax.tree.map(lambda x: jax.lax.convert_element_type(x, jnp.asarray(x).dtype), state)
-        return state, self._observation(observation)
+        return state, jnp.asarray(observation, self.observation_dtype)
 
     def step(self, key: PRNGKeyArray, state: PyTree, action: Int[Array, ""]) -> TimeStep:
         """The environment's own, without its autoreset; a step that ends the episode and its time is terminated."""
@@ -58,10 +58,8 @@ class GymnaxEnv(eqx.Module):
         truncated = jnp.asarray(self.env.is_truncated(next_state, self.params), bool) & ~terminated
         next_state = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.result_type(old)), next_state, state)
         reward = jnp.asarray(reward, jnp.float32)
-        return TimeStep(next_state, self._observation(observation), reward, terminated, truncated, reward)
-
-    def _observation(self, observation: Array) -> Array:
-        return jnp.asarray(observation, self.observation_dtype)
+        observed = jnp.asarray(observation, self.observation_dtype)
+        return TimeStep(next_state, observed, reward, terminated, truncated, reward)
 
 
 def gymnax_env(name_or_env: Any, params: PyTree = None) -> GymnaxEnv:

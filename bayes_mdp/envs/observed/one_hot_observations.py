@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
 from bayes_mdp.envs.papers.chain_mdps import COST, action_right
 from bayes_mdp.mdp import Environment, TimeStep
@@ -37,6 +37,8 @@ class DeepSeaObserved(eqx.Module):
 
     right: Int[Array, "N N"]
     stochastic: bool = eqx.field(static=True)
+    n_actions = 2
+    observation_dtype = np.dtype(np.uint8)
 
     @property
     def size(self) -> int:
@@ -49,19 +51,9 @@ class DeepSeaObserved(eqx.Module):
         return f"deep_sea{'_stochastic' if self.stochastic else ''}:{self.size}"
 
     @property
-    def n_actions(self) -> int:
-        """Two."""
-        return 2
-
-    @property
     def observation_shape(self) -> tuple[int, ...]:
         """(N, N)."""
         return (self.size, self.size)
-
-    @property
-    def observation_dtype(self) -> np.dtype:
-        """Zeros and a one, a byte each."""
-        return np.dtype(np.uint8)
 
     @property
     def map_shape(self) -> tuple[int, int]:
@@ -84,7 +76,7 @@ class DeepSeaObserved(eqx.Module):
         last = self.size - 1
         right = action == self.right[row, column]
         key_slip, key_noise = jax.random.split(key)
-        slips = self._slips(key_slip)
+        slips = jax.random.uniform(key_slip) < 1 / self.size if self.stochastic else jnp.zeros((), bool)
         moved = jnp.where(right, jnp.where(slips, column, jnp.minimum(column + 1, last)), jnp.maximum(column - 1, 0))
         ended, treasure = row == last, right & (column == last)
         reward = jnp.where(right, treasure - COST / self.size, 0.0)
@@ -94,9 +86,6 @@ class DeepSeaObserved(eqx.Module):
         next_state = DeepSeaState(jnp.minimum(row + 1, last), jnp.where(ended, column, moved))
         cut = jnp.zeros((), bool)
         return TimeStep(next_state, self._observation(next_state), reward, ended, cut, treasure.astype(reward.dtype))
-
-    def _slips(self, key: PRNGKeyArray) -> Bool[Array, ""]:
-        return jax.random.uniform(key) < 1 / self.size if self.stochastic else jnp.zeros((), bool)
 
     def _observation(self, state: DeepSeaState) -> UInt8[Array, "N N"]:
         cells = jnp.arange(self.size)
@@ -165,6 +154,7 @@ class OneHotObserved(eqx.Module):
 
     env: Environment
     num_steps: int = eqx.field(static=True)
+    observation_dtype = np.dtype(np.uint8)
 
     @property
     def name(self) -> str:
@@ -180,11 +170,6 @@ class OneHotObserved(eqx.Module):
     def observation_shape(self) -> tuple[int, ...]:
         """(S,), or (H S,) where the table has a step axis."""
         return ((self.env.mdp.horizon or 1) * self.env.mdp.n_states,)
-
-    @property
-    def observation_dtype(self) -> np.dtype:
-        """Zeros and a one, a byte each."""
-        return np.dtype(np.uint8)
 
     def reset(self, key: PRNGKeyArray) -> tuple[OneHotState, UInt8[Array, " O"]]:
         """The first state of an episode."""

@@ -311,7 +311,7 @@ def _all_moves(track: Track, max_speed: int | None, crash: str, gray_penalty: fl
     fastest = int((np.sqrt(8 * max(shape) + 1) - 1) / 2) + 1
     limit = fastest if max_speed is None else min(max_speed, fastest)
     sizes, offset = (*shape, 2 * limit + 1, 2 * limit + 1), np.array([0, 0, limit, limit])
-    grid = _pad_with_walls(track)
+    grid = _pad_with_walls(track.cells)
 
     def number(cars: np.ndarray) -> np.ndarray:
         return np.asarray(np.ravel_multi_index(tuple(np.moveaxis(cars + offset, -1, 0)), sizes))
@@ -337,9 +337,9 @@ def _all_moves(track: Track, max_speed: int | None, crash: str, gray_penalty: fl
     return _Moves(cars, landing, reward, len(starts))
 
 
-def _pad_with_walls(track: Track) -> np.ndarray:
+def _pad_with_walls(cells: tuple[str, ...]) -> np.ndarray:
     """The characters of the map [rows + 2, columns + 2], walls around it."""
-    return np.pad(np.array([list(row) for row in track.cells]), 1, constant_values=WALL)
+    return np.pad(np.array([list(row) for row in cells]), 1, constant_values=WALL)
 
 
 def trace_moves(grid: np.ndarray, cars: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
@@ -692,7 +692,7 @@ def _num_codes(cells: tuple[str, ...], max_speed: int, num_pickups: int, num_loa
 
 def _locomotion(cells: tuple[str, ...], max_speed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cars [C 4]; the car after every move [C A]; whether it met gray, or stands on it [C A]."""
-    grid = np.pad(np.array([list(row) for row in cells]), 1, constant_values=WALL)
+    grid = _pad_with_walls(cells)
     places = np.argwhere(grid != WALL) - 1
     speeds = range(-max_speed, max_speed + 1)
     velocities = np.array(list(product(speeds, speeds)))

@@ -12,6 +12,7 @@ from bayes_mdp.mdp import CanCount, CanMean, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.space import END, OfSpace
 from bayes_mdp.utils.axis_labels import label_axis, shorten
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_count, check_dataset, check_name, check_number, first_index
 
@@ -301,7 +302,7 @@ def plot_training(
     panel.set_xlabel("environment steps")
     panel.set_ylabel(f"{show} (mean of the episodes that ended)" if show in ("score", "length") else show)
     seeds = next(iter(named.values())).sizes["seed"]
-    title = f"mean of {seeds} seed{'s' if seeds > 1 else ''}" + (", 95 % interval" if seeds > 1 else "")
+    title = f"mean of {count_of(seeds, 'seed')}" + (", 95 % interval" if seeds > 1 else "")
     if set(named) == {""}:
         panel.set_title(title)
     else:

@@ -53,6 +53,7 @@ from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import Progress, stage
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 
@@ -149,7 +150,7 @@ class Training:
         if evaluated is not None:
             facts["last evaluation, by seed"] = _range(evaluated.values[:, -1])
         return Section(
-            f"Training of {type(self.agent).__name__}, {len(score)} seeds, {state}",
+            f"Training of {type(self.agent).__name__}, {count_of(len(score), 'seed')}, {state}",
             [Facts(facts), "curves: .dataset, plot_training; values: .values(observation)"],
         )
 

@@ -21,6 +21,7 @@ from bayes_mdp.experiments.resume import arrays_by_name, fill
 from bayes_mdp.mdp import ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.environment import HasCells
 from bayes_mdp.utils.memory import device_bytes, free_bytes
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import AnyArray, RealScalar
 from bayes_mdp.utils.validation import check_bool, check_count, check_name, check_not_negative, check_number, check_type
 
@@ -145,7 +146,7 @@ def check_replay_fits(num_rows: int, row: Row, num_seeds: int) -> None:
     Raises:
         ValueError: they do not fit.
     """
-    seeds = f"{num_seeds} seed{'s' if num_seeds > 1 else ''}"
+    seeds = count_of(num_seeds, "seed")
     check_bytes_fit(num_seeds * replay_bytes(num_rows, row), f"{num_rows * row.action.size:,} transitions, {seeds}")
 
 

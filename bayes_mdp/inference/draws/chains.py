@@ -27,7 +27,7 @@ from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
 from bayes_mdp.inference.summary import LatentSites
 from bayes_mdp.models.isolate import traced_alone
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_bool, first_index
 
@@ -235,7 +235,7 @@ class Chains(eqx.Module):
 
     def described(self) -> str:
         """How many there are, in words."""
-        return f"{self.num_chains} chains of {self.num_samples} draws"
+        return f"{count_of(self.num_chains, 'chain')} of {count_of(self.num_samples, 'draw')}"
 
     def r_hat(self) -> dict[str, Float[np.ndarray, "..."]]:
         """Split r-hat of every element of every site; nan where it does not vary, or with under 4 draws.

@@ -24,6 +24,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labelled_tables import in_order
 from bayes_mdp.mdp.labels import names_of_lists
 from bayes_mdp.mdp.space import END, check_space, mdps_of_tables
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_labels, check_shape, check_type, described, first_index
 
@@ -191,10 +192,11 @@ class GivenDraws(PosteriorSamples):
 
     def __str__(self) -> str:
         states, actions = self.space.shape[-2:]
-        chains = f"{self.num_chains} chain{'s' * (self.num_chains > 1)} of {self.num_held // self.num_chains}"
+        chains = f"{count_of(self.num_chains, 'chain')} of {self.num_held // self.num_chains}"
         fixed = not np.ptp(np.asarray(self.mdps.reward), axis=0).any()
         lines = [
-            f"Posterior over {states} states x {actions} actions, given by {self.num_held} draws ({chains})",
+            f"Posterior over {count_of(states, 'state')} x {count_of(actions, 'action')}, given by "
+            f"{self.num_held} draws ({chains})",
             f"  rewards  {'the same in all draws' if fixed else 'drawn with the rows'}",
             "  data     not known: what was tried, and what rests on the prior, cannot be said",
             *(f"  warning  {line}" for line in self.problems()),

@@ -15,7 +15,7 @@ from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts, Log, check_log_labels
 from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_index, check_labels, check_name, check_type
 
@@ -87,10 +87,6 @@ class CellTable:
             index, count, rewards, self.total.grouped(group, size), self.squares.grouped(group, size), seen
         )
 
-    def source_and_row(self, cell: int) -> tuple[int, int]:
-        """Where a cell was seen first."""
-        return divmod(int(self.seen[cell]), _ROWS)
-
     def compact(self) -> "CellTable":
         """Each cell once, sorted by step, state, action, outcome."""
         group, size = group_rows(self.where)
@@ -113,10 +109,6 @@ class CellTable:
         count, rewards, seen = (column[cells] for column in columns)
         index = Where(*(x[cells] for x in self.where))
         return CellTable(index, count, rewards, self.total.take(cells), self.squares.take(cells), seen)
-
-    def of_source(self, first: int) -> "CellTable":
-        """The same with the indices of sources raised by `first`."""
-        return replace(self, seen=self.seen + first * _ROWS)
 
 
 def table_of_rows(
@@ -259,10 +251,12 @@ class FoldedLog:
         return self.outcomes[name]
 
     def __str__(self) -> str:
-        sizes = f"{len(self.states)} states, {len(self.actions)} actions, {len(self.cells)} cells"
+        numbers = {"state": len(self.states), "action": len(self.actions), "cell": len(self.cells)}
+        sizes = ", ".join(count_of(number, noun) for noun, number in numbers.items())
         names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.n_transitions} transitions of {self.n_rows} rows in {names}: {sizes}{self._cost_words()}{notes}"
+        read = f"{count_of(self.n_transitions, 'transition')} of {count_of(self.n_rows, 'row')} in {names}"
+        return f"{read}: {sizes}{self._cost_words()}{notes}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -400,7 +394,7 @@ class FoldedLog:
         # The earliest of the bad cells, so that the message does not depend on the order.
         place = int(np.flatnonzero(bad)[np.argmin(self.cells.seen[bad])])
         step, state, action, outcome = (int(x[place]) for x in self.cells.where)
-        number, row = self.cells.source_and_row(place)
+        number, row = divmod(int(self.cells.seen[place]), _ROWS)
         source = self.sources[number]
         unknown = {UNKNOWN: "an unknown state", END: "the end of the episode"}
         target = unknown.get(outcome) or f"next state {self.states[outcome - FIRST_STATE]!r}"
@@ -480,8 +474,10 @@ class FoldedLog:
 
 def _join_cells(one: FoldedLog, two: FoldedLog, states: Names, actions: Names, sources: int) -> CellTable:
     """The cells of both under common labels; the sources of the second follow those of the first."""
-    parts = [log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)]
-    return joined([parts[0], parts[1].of_source(sources)])
+    first, second = (
+        log.cells.renumber(_numbers(log.states, states), _numbers(log.actions, actions)) for log in (one, two)
+    )
+    return joined([first, replace(second, seen=second.seen + sources * _ROWS)])
 
 
 def check_new_sources(known: tuple[Source, ...], new: tuple[Source, ...]) -> None:

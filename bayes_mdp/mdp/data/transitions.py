@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Real
 
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
@@ -309,12 +309,13 @@ class Log(eqx.Module):
     def __str__(self) -> str:
         """Its size, its labels, that rewards are minus costs where they are, and what is no transition."""
         named = (("state", self.states), ("action", self.actions))
-        sizes = [f"{len(x)} {noun}{'' if len(x) == 1 else 's'} ({label_list(x)})" for noun, x in named]
+        sizes = ", ".join(f"{count_of(len(x), noun)} ({label_list(x)})" for noun, x in named)
         cost = "" if self.cost is None else f"; rewards are minus column {self.cost!r}"
         notes = "".join(f"; {note}" for note in self.notes)
         contexts = "" if self.covariates is None else f"; {self.covariates.contexts}"
         outcomes = f"; outcomes beside the reward: {', '.join(self.outcomes)}" if self.outcomes else ""
-        return f"{self.n_transitions} transitions of {self.source}: {', '.join(sizes)}{contexts}{cost}{outcomes}{notes}"
+        read = f"{count_of(self.n_transitions, 'transition')} of {self.source}"
+        return f"{read}: {sizes}{contexts}{cost}{outcomes}{notes}"
 
     def __check_init__(self) -> None:
         check_type("transitions", self.transitions, Transitions, "Transitions")

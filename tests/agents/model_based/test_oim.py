@@ -224,5 +224,5 @@ def test_an_actor_tells_of_lists_that_are_too_short():
     for after in (1, 2):
         actor.act(0)
         actor.observe(0, 0, 0.0, after, False, False)
-    with pytest.warns(UserWarning, match="1 transitions were not learnt from: max_successors is 1"):
+    with pytest.warns(UserWarning, match="1 transition was not learnt from: max_successors is 1"):
         _ = actor.belief

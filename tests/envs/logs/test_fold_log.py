@@ -351,6 +351,30 @@ def test_nothing_to_read(tmp_path):
         fold_log(tmp_path / "log.csv", **columns, by_step=True)
 
 
+@pytest.mark.parametrize("ending", [None, "csv", "parquet"])
+def test_a_shard_without_transitions_is_passed_over_where_others_have_some(ending, tmp_path):
+    columns = {"state": "s", "action": "a", "episode": "e", "terminated": "end"}
+    frame = pd.DataFrame({"e": [0, 0, 1], "s": ["x", "y", "x"], "a": "go", "end": [0, 1, 0]})
+    single, nothing = frame.assign(e=[7, 8, 9], end=0), frame.iloc[:0]
+
+    def fold(*frames):
+        if ending is None:
+            return fold_log(frames, **columns)
+        return fold_log([written(x, tmp_path / f"{i}.{ending}") for i, x in enumerate(frames)], **columns)
+
+    for frames in ((frame, nothing, nothing), (nothing, nothing, frame)):
+        log = fold(*frames)
+        assert_same_log(log, fold(frame))
+        assert len(log.sources) == 1
+    log = fold(single, nothing, frame)
+    assert (log.n_transitions, log.n_rows, len(log.sources)) == (2, 6, 2)
+    lacks = r"(DataFrame 0|0\.\w+) has no episode of two rows; (DataFrame 1|1\.\w+) has no rows, expected at least one"
+    with pytest.raises(ValueError, match=lacks):
+        fold(single, nothing)
+    with pytest.raises(ValueError, match=r"2(\.\w+)? has no rows; \.\.\., expected at least one transition"):
+        fold(*[nothing] * 5)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_memory_does_not_grow_with_rows(ending, tmp_path):

@@ -154,8 +154,24 @@ def test_a_last_row_that_is_left_out_may_hold_the_final_state_alone(write):
         read_log(write(text.replace("x,1,9,2", "x,1,,2")), **options)
     with pytest.raises(ValueError, match=r"row 2 \(line 3\): reward 'r' is empty"):
         read_log(write(text.replace("x,1,9,2", "x,1,9,")), **options)
-    with pytest.raises(ValueError, match=r"row 3 \(line 4\): action 'a' is empty"):
-        read_log(write("e,s,a,r,d\nx,0,7,1,0\nx,1,9,2,0\nx,2,,,1\n"), **options, terminated="d")
+
+
+@pytest.mark.parametrize("chunksize", [None, 1, 2, 100])
+def test_the_flag_of_a_row_that_says_which_state_came_last_belongs_in_the_row_before(chunksize, write):
+    options: dict[str, Any] = {"state": "s", "action": "a", "reward": "r", "episode": "e", "terminated": "d"}
+    text = "e,s,a,r,d\nx,0,7,1,0\nx,1,9,2,0\nx,2,,0,1\n"
+    message = (
+        r"row 3 \(line 4\): action 'a' is empty, expected the label of an action, or terminated false \(true belongs"
+    )
+    with pytest.raises(ValueError, match=message):
+        read_log(write(text), **options, chunksize=chunksize)
+    # An action that is missing elsewhere, and the flags of a log that gives next states, are told as before.
+    with pytest.raises(ValueError, match=r"row 2 .*expected the label of an action; row 3 .*, or terminated false"):
+        read_log(write(text.replace("x,1,9,2,0", "x,1,,2,0")), **options, chunksize=chunksize)
+    with pytest.raises(ValueError, match=r"action 'a' is empty, expected the label of an action( \(see|$)"):
+        read_log(write("e,s,a,r,d,n\nx,0,,1,1,0\n"), **options, next_state="n", chunksize=chunksize)
+    moved = text.replace("x,1,9,2,0", "x,1,9,2,1").replace("x,2,,0,1", "x,2,,,0")
+    assert read_log(write(moved), **options, chunksize=chunksize).n_transitions == 2
 
 
 def test_with_next_states_and_episodes_the_last_row_counts_as_truncated(write):
