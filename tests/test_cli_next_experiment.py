@@ -21,7 +21,7 @@ def test_what_one_trial_adds(capsys, given, tmp_path):
     """New: Beta(2, 2), whose mean becomes 3/5 or 2/5; old: Beta(6, 6), whose mean becomes 7/13 or 6/13."""
     code, out, _ = run(capsys, *given, "--csv", tmp_path / "table.csv")
     assert code == 0 and "0.05" in out and "table: " in out
-    assert "start: uniform over the 1 states" in " ".join(out.split())  # of one stretch without an end
+    assert "start: uniform over the 1 state" in " ".join(out.split())  # of one stretch without an end
     table = pd.read_csv(tmp_path / "table.csv")
     assert table["action"].tolist() == ["new", "old"] and table["state"].tolist() == ["shop", "shop"]
     assert table["value"].tolist() == pytest.approx([(3 / 5 - 1 / 2) / 2, (7 / 13 - 1 / 2) / 2])

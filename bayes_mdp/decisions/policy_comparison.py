@@ -254,7 +254,7 @@ def compare_policies(
         >>> posterior = bm.infer(jax.random.key(0), prior, data, space=space)
         >>> policies = {"first": [0], "second": [1]}
         >>> print(bm.compare_policies(jax.random.key(1), posterior, policies, bm.Episodic(1), num_draws=100))
-        Policies in 100 common draws, episodes of 1 steps
+        Policies in 100 common draws, episodes of 1 step
         ...
     """
     check_type("options", options, VerdictOptions, "VerdictOptions")

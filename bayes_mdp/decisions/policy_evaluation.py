@@ -59,7 +59,7 @@ from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, see
+from bayes_mdp.utils.messages import amount, amounts, count_of, see
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -120,7 +120,7 @@ def read_start(
     size = mdp.n_states
     # What was given goes before what the drawn MDPs have, and that before a uniform start.
     if initial is None and mdp.initial is None:
-        words = f"uniform over the {size} states (no initial distribution was given)"
+        words = f"uniform over the {count_of(size, 'state')} (no initial distribution was given)"
         return Start(np.full(size, 1 / size), False, words)
     if initial is None:
         check_initial(mdp.initial, size)
@@ -707,7 +707,7 @@ def describe_objective(objective: Objective) -> str:
         return f"discount {float(objective.discount):g}"
     if isinstance(objective, Episodic):
         rate = "" if objective.discount == 1 else f", discount {objective.discount:g}"
-        return f"episodes of {objective.horizon} steps{rate}"
+        return f"episodes of {count_of(objective.horizon, 'step')}{rate}"
     return "reward per step" if isinstance(objective, AverageReward) else "undiscounted until the end"
 
 
@@ -755,7 +755,7 @@ def describe_start(value: PolicyValue) -> str:
     if value.start:
         return f"start: {value.start}"
     if not value.initial_given:
-        return f"start: uniform over the {len(value.initial)} states (no initial distribution was given)"
+        return f"start: uniform over the {count_of(len(value.initial), 'state')} (no initial distribution was given)"
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
 
 

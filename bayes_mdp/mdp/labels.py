@@ -19,6 +19,7 @@ from bayes_mdp.mdp.data.transitions import Log, Transitions, check_log_labels, c
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.protocols import CanCount
 from bayes_mdp.mdp.space import END, StateActionSpace, check_space
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_labels, first_index
 
@@ -257,7 +258,7 @@ def log_in_words(
     never = logged_counts(log, space)[1]
     listed = ", ".join(never[:SHOWN]) + (", ..." if len(never) > SHOWN else "")
     # What staff do there the log does not say.
-    uniform = f" (all actions alike in the states that it never left, {len(never)}: {listed})" if never else ""
+    uniform = f" (all actions alike in {count_of(len(never), 'state')} that it never left: {listed})" if never else ""
     if not mixed and logged_steps(log, space, objective, p_value) is not None:
         depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
         return f"what the log did{uniform}, by step of the episode{depends}"

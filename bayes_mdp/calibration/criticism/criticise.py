@@ -345,7 +345,7 @@ def criticise(
         >>> space, prior = bm.StateActionSpace.from_log(log), bm.models.dirichlet_bernoulli()
         >>> posterior = bm.infer(jax.random.key(0), prior, log, space=space)
         >>> print(bm.criticise(jax.random.key(1), posterior, log, bm.Episodic(1)))
-        Criticism, episodes of 1 steps: no check failed
+        Criticism, episodes of 1 step: no check failed
         ...
     """
     check_key("key", key)

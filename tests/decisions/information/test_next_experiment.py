@@ -373,7 +373,7 @@ def test_cost_orders_the_table(key):
     assert table.attrs["n"] == 5 and table["per_cost"].values[0] == dear.per_cost[0]
     section = dear.layout()
     assert section.title == (
-        "Where to look next: 5 observations of one pair, episodes of 1 steps, start: uniform over the 1 states "
+        "Where to look next: 5 observations of one pair, episodes of 1 step, start: uniform over the 1 state "
         "(no initial distribution was given)"
     )
     (shown,) = [part for part in section.parts if isinstance(part, Table)]
