@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Shaped
 
-from bayes_mdp.utils.typing import AnyArray
+from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 
 def compact(array: np.ndarray) -> np.ndarray:
@@ -45,6 +45,16 @@ def _stack(first: object, *others: object) -> np.ndarray:
         array = np.asarray(first)
         return np.broadcast_to(array, (1 + len(others), *array.shape))
     return np.stack([np.asarray(leaf) for leaf in (first, *others)])
+
+
+def to_host_float64(tree: Tree) -> Tree:
+    """Every leaf of `tree` as a NumPy array, floats in float64."""
+
+    def widen(leaf: ArrayLike) -> np.ndarray:
+        array = np.asarray(leaf)
+        return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+    return jax.tree.map(widen, tree)
 
 
 def to_float64(tree: Tree) -> Tree:

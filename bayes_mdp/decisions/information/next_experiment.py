@@ -30,7 +30,7 @@ from bayes_mdp.decisions.information.gain_over_plan import (
     study_gains,
     validity_after_data,
 )
-from bayes_mdp.decisions.information.updatable import Updatable, in_float64, require_exact, unknown_pairs
+from bayes_mdp.decisions.information.updatable import Updatable, require_exact, unknown_pairs
 from bayes_mdp.decisions.policy_evaluation import describe_objective, describe_unit, read_start
 from bayes_mdp.decisions.value_basis import value_bases
 from bayes_mdp.inference.untried_rewards import UntriedRewards, untried_rewards
@@ -39,6 +39,7 @@ from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validity import Validity
+from bayes_mdp.numerics.array_forms import to_host_float64
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
@@ -250,7 +251,7 @@ def next_experiment(
     costs = _read_cost(cost, len(options.index))
     # Gains are small differences of large values: float64.
     with stage("next_experiment"), jax.enable_x64(True):
-        belief64 = in_float64(belief)
+        belief64 = to_host_float64(belief)
         mean, means = belief64.mean_mdp(), MeanMDPs(belief64)
         start, is_given, words = read_start(mean, initial, belief.space)
         # What would be done without further data, and what that is worth.

@@ -2,7 +2,6 @@
 
 from typing import TypeAlias
 
-import jax
 import numpy as np
 from jaxtyping import Bool
 
@@ -12,7 +11,6 @@ from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import Posterior
 from bayes_mdp.mdp.abilities import Sizes, by_pattern
-from bayes_mdp.utils.typing import ArrayLike
 
 Updatable: TypeAlias = ConjugatePosterior | Mixture
 """The posteriors whose update is exact and cheap."""
@@ -30,16 +28,6 @@ def require_exact(posterior: Posterior) -> Updatable:
         f"next_experiment needs a posterior whose update is exact, got a {type(posterior).__name__}: use "
         + (by_pattern(posterior) or "a posterior in closed form (infer with method='exact'), or a mixture of such")
     )
-
-
-def in_float64(posterior: Updatable) -> Updatable:
-    """The posterior in arrays of NumPy, floats in double precision."""
-
-    def widen(leaf: ArrayLike) -> np.ndarray:
-        array = np.asarray(leaf)
-        return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
-
-    return jax.tree.map(widen, posterior)
 
 
 def unknown_pairs(posterior: Updatable) -> Bool[np.ndarray, "*H S A"]:

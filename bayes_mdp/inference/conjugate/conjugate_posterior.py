@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped, UInt8
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from bayes_mdp.inference.conjugate.closed_form_draws import draw_components
 from bayes_mdp.inference.conjugate.dirichlet_rows import (
@@ -47,6 +47,7 @@ from bayes_mdp.mdp.protocols import PriorWeight, RowIntervals
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.models.reward_support import RewardSupport
 from bayes_mdp.models.sufficient_statistics import RewardSums, fit_counts
+from bayes_mdp.numerics.array_forms import to_host_float64
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.random.wide_dirichlet import WideRows, suits_jumps
@@ -301,7 +302,7 @@ class ConjugatePosterior(Fitted):
         if not is_concrete(self):
             return _log_evidence(self)
         # In float64 on the host: differences of log gamma at large counts lose eight digits in float32.
-        return float(in_numpy(_log_evidence, jax.tree.map(_wide, self)))
+        return float(in_numpy(_log_evidence, to_host_float64(self)))
 
     @property
     def relative_log_evidence(self) -> RealScalar:
@@ -714,7 +715,7 @@ class ConjugatePosterior(Fitted):
         counts = folded.counts(self.space, by_outcome=self.rewards_by_outcome)
         check_weighted(counts, weight)
         # Sums of a long log in float64: float32 stops counting at 2^24.
-        belief, counts = jax.tree.map(_wide, (self, counts))
+        belief, counts = to_host_float64((self, counts))
         after = in_numpy(ConjugatePosterior._add_counts, belief, counts, np.asarray(weight, float))
         return replace(after, sources=sources)
 
@@ -869,11 +870,6 @@ class ConjugatePosterior(Fitted):
                 "in float64, as infer returns it"
             )
         return sentences
-
-
-def _wide(values: ArrayLike) -> Shaped[np.ndarray, "..."]:
-    array = np.asarray(values)
-    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
 
 
 def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:

@@ -11,7 +11,6 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, Observations
 from bayes_mdp.decisions.information.gain_over_plan import simulate_data
-from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -20,6 +19,7 @@ from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.mdp import StateActionSpace
+from bayes_mdp.numerics.array_forms import to_host_float64
 from tests.inference.test_pair_draws import LAWS, SPACE, SPACES, data
 
 pytestmark = pytest.mark.numerics
@@ -103,7 +103,7 @@ def require_equal(posterior, means, learning, seen):
 @pytest.mark.parametrize("name", NAMES)
 def test_means_and_probabilities_are_those_of_updates(name):
     with jax.enable_x64(True):
-        posterior = in_float64(posterior_of(name))
+        posterior = to_host_float64(posterior_of(name))
         means = MeanMDPs(posterior)
         pairs = list(zip(*means.rows.index, strict=True))
         # Data of one pair, with observations of weight zero and of half a transition.
@@ -129,7 +129,7 @@ def test_means_and_probabilities_are_those_of_updates(name):
 def test_predicted_data_have_their_means(name):
     """Outcomes and rewards of one pair, whichever are observed; of heavy tails the mean says too little."""
     with jax.enable_x64(True):
-        posterior = in_float64(posterior_of(name))
+        posterior = to_host_float64(posterior_of(name))
         means = MeanMDPs(posterior)
         pair = tuple(int(i[3]) for i in means.rows.index)
         seen = simulate_data(KEY, means, pair, 2, MANY)
@@ -147,7 +147,7 @@ def test_predicted_data_have_their_means(name):
 def test_rewards_of_one_data_set_share_what_is_unknown(name):
     """Two rewards of a pair: variance of the mean in common, and independent noise."""
     with jax.enable_x64(True):
-        posterior: Any = in_float64(posterior_of(name))
+        posterior: Any = to_host_float64(posterior_of(name))
         reward = simulate_data(KEY, MeanMDPs(posterior), (1, 1), 2, MANY).reward
         cells = posterior.reward_cells
         common, noise = (float(np.asarray(x)[1, 1]) for x in (cells.variance(), cells.noise()))
@@ -167,7 +167,7 @@ def test_a_mixture_weighs_data_that_one_component_excludes():
     none = np.zeros((2, 1))
     cell, outcome = (none.astype(int), none.astype(int)), np.array([[0], [1]])
     with jax.enable_x64(True):
-        means = MeanMDPs(in_float64(mixture(parts, weights=[0.5, 0.5])))
+        means = MeanMDPs(to_host_float64(mixture(parts, weights=[0.5, 0.5])))
         learning = Learning(means, (0, 0), 2)
         learning.observe(Observations(cell, outcome, none, none > 0, none + 1))
         np.testing.assert_allclose(np.exp(learning.log_probability()), [5 / 6, 1 / 6])
@@ -178,7 +178,7 @@ def test_a_mixture_weighs_data_that_one_component_excludes():
 
 def test_environments_do_not_depend_on_blocks():
     with jax.enable_x64(True):
-        means = MeanMDPs(in_float64(posterior_of("mixture")))
+        means = MeanMDPs(to_host_float64(posterior_of("mixture")))
         cell = tuple(np.zeros(6, int) for _ in means.rows.index)
         whole = Environments(KEY, means, None).draw(6).outcome_probs(cell)
         stream = Environments(KEY, means, None)

@@ -10,7 +10,6 @@ from bayes_mdp.decisions.information import gain_over_plan
 from bayes_mdp.decisions.information.data_sets import Environments, Learning, MeanMDPs, concatenate
 from bayes_mdp.decisions.information.gain_over_plan import PolicyStudy
 from bayes_mdp.decisions.information.next_experiment import next_experiment
-from bayes_mdp.decisions.information.updatable import in_float64
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -18,6 +17,7 @@ from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.bernoulli import BetaBelief
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, StateActionSpace
+from bayes_mdp.numerics.array_forms import to_host_float64
 from bayes_mdp.utils.layout import Table
 from tests.decisions.information.test_next_experiment import ONE_STEP, bandit, beta_bandit, by_pair, chain, chain_gain
 
@@ -168,7 +168,7 @@ def test_every_episode_begins_at_the_start_and_has_its_steps(key, monkeypatch):
     """Two steps from state 0: "go", then action 0 in state 1; once in each of five episodes."""
     observed, learn = [], Learning.observe
     monkeypatch.setattr(Learning, "observe", lambda self, data: observed.append(data) or learn(self, data))
-    means = MeanMDPs(in_float64(stay_or_go()))
+    means = MeanMDPs(to_host_float64(stay_or_go()))
     design = gain_over_plan.Design(np.array([[0.0, 1.0], [1.0, 0.0]]), 5, 2)
     environment = Environments(key, means, None).draw(400)
     gain_over_plan.after_study(key, means, design, np.array([1.0, 0.0]), environment, slice(0, 400), 400)
