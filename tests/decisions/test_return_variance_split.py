@@ -119,7 +119,7 @@ def test_one_reward_in_closed_form(key):
     assert abs(answer.epistemic - 0.5) < 6 * answer.epistemic_error < 0.3
     assert abs(answer.aleatoric - 1.0) < 6 * answer.aleatoric_error < 0.3
     assert "33%: more data would remove it" in str(answer).replace("34%", "33%").replace("32%", "33%")
-    assert "start: uniform over the 1 states" in str(answer)
+    assert "start: uniform over the 1 state" in str(answer)
 
 
 @pytest.mark.slow
