@@ -140,7 +140,8 @@ class MixturePosterior(Fitted):
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_component, key_mdp = jax.random.split(key)
-        return self.draw_component(key_component).sample(key_mdp)
+        k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
+        return self.component(k).sample(key_mdp)
 
     def sizes(self) -> Sizes:
         """What all draws have in common (`CanDrawPairs`)."""
@@ -198,10 +199,6 @@ class MixturePosterior(Fitted):
         Args:
             key: of the draws.
         """
-
-    def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
-        """A component, by weight."""
-        return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
 
     def mean_mdp(self) -> MDP | SparseMDP:
         """Posterior mean of the transition probabilities and of the expected rewards.

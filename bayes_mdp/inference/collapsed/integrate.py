@@ -9,7 +9,7 @@ not exist under a hierarchy (`missing_means`); the integral (`integrate`).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -35,7 +35,6 @@ from bayes_mdp.inference.integrals.importance import (
 )
 from bayes_mdp.inference.integrals.quadrature import (
     Grid,
-    LogDensity,
     Means,
     NotIntegrableError,
     Search,
@@ -155,14 +154,6 @@ class Marginal:
         total = counts.sum(-1)
         row, of_row, rows = _alike(pattern[total > 0], total[total > 0])
         return RowCounts(entry, count, times, row, of_row, rows)
-
-    def given(self, data_statistics: ConjugatePosterior) -> "Given":
-        """The density given data.
-
-        Args:
-            data_statistics: all data.
-        """
-        return Given(self, data_statistics)
 
 
 class Given:
@@ -295,10 +286,8 @@ def _alike(*columns: np.ndarray) -> tuple[Int[np.ndarray, " U"], Float[np.ndarra
     return distinct[0].astype(np.int64), distinct[1], times.astype(np.float64)
 
 
-@lru_cache(maxsize=64)
-def marginal_of(hierarchy: Hierarchy) -> Marginal:
-    """The marginal density of a hierarchy, compiled once for equal programs."""
-    return Marginal(hierarchy)
+marginal_of = lru_cache(maxsize=64)(Marginal)
+"""The marginal density of a hierarchy, compiled once for equal programs."""
 
 
 # Mean rewards that do not exist: shown by how their integrands behave far out. The posterior mean of a reward is an
@@ -328,7 +317,7 @@ def missing_means(
         values: {hyperparameter: [K ...]}, of the posterior.
         log_weights: of these.
     """
-    marginal, prior = marginal_of(hierarchy).given(data_statistics), hierarchy.hyper_prior
+    marginal, prior = Given(marginal_of(hierarchy), data_statistics), hierarchy.hyper_prior
     missing = np.zeros(marginal.num_elements, bool)
     if not prior.dimension or not marginal.num_elements:
         return missing
@@ -454,7 +443,7 @@ def integrate(
     Raises:
         NotIntegrableError: the integral cannot be stated to its tolerance; says why.
     """
-    marginal = marginal_of(hierarchy).given(data_statistics)
+    marginal = Given(marginal_of(hierarchy), data_statistics)
     parts: list[tuple[dict[str, np.ndarray], Search]] = []
     prior = hierarchy.hyper_prior
     for fixed in joint_values(prior.choices, {name: site.shape for name, site in prior.held.items()}):
@@ -475,17 +464,13 @@ def _look(given: Given, hierarchy: Hierarchy, held: Values, near: Values | None)
     prior = hierarchy.hyper_prior
     points = prior.unconstrained(hierarchy.draws, held)
     expected = None if near is None else prior.unconstrained(near, held)
-    return search(_of(given, held), points, expected)
-
-
-def _of(given: Given, held: Values) -> LogDensity:
-    return lambda points: given.log_density(points, held)
+    return search(partial(given.log_density, held=held), points, expected)
 
 
 def _integral(
     given: Given, held: Values, search: Search, rng: np.random.Generator, method: str, strict: bool
 ) -> Grid | Draws:
-    density = _of(given, held)
+    density = partial(given.log_density, held=held)
     if not given.marginal.prior.dimension:
         # No continuous number: the integral is the density itself, one node of weight one.
         height = search.modes[0].log_density
@@ -533,7 +518,7 @@ def _join(
         if num is not None and isinstance(integral, Grid) and given.marginal.prior.dimension:
             # Anywhere in the cells of the nodes, corrected by the density there: draws of a continuous posterior.
             points, log_offset, _ = integral.propose(rng, max(16, math.ceil(4 * num * share)))
-            log_weights = _of(given, fixed)(points) + log_offset
+            log_weights = given.log_density(points, fixed) + log_offset
             log_weights = log_weights - logsumexp(log_weights)
         placed.append(given.marginal.place(points, fixed))
         logs.append(log_weights + np.log(share))

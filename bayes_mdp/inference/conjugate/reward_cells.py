@@ -277,10 +277,6 @@ class RewardCells(Rewards):
             offset=offset,
         )
 
-    def place(self, cell: Index, outcome: Outcome) -> Index:
-        """Index of the cells of the law."""
-        return (*cell, outcome) if self.by_outcome else tuple(cell)
-
     def element(self, cell: Index, outcome: Outcome) -> Int[AnyArray, "..."]:
         """Index of the site element of (step,) state, action `cell` and outcome; M where the reward is known."""
         return index_of_entry(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar, Self, TypeAlias
 
 import equinox as eqx
@@ -136,10 +137,6 @@ class Rewards(Module):
             prior: of the components of a mixture; None: one prior.
         """
 
-    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
-        """One draw of the mean rewards and of the variance of one reward around them."""
-        return self.gather_from_draw(self.sample_sites(key))
-
     @abc.abstractmethod
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o r_o] of each pair, where rewards depend on the outcome."""
@@ -147,6 +144,10 @@ class Rewards(Module):
     @abc.abstractmethod
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """The first two pairs that share a parameter, and its site, in words; None: no two do. Host side."""
+
+    def place(self, cell: Index, outcome: Outcome) -> Index:
+        """Index of the cells of the law."""
+        return (*cell, outcome) if self.by_outcome else tuple(cell)
 
     @abc.abstractmethod
     def observe(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> tuple[Self, RealScalar]:
@@ -327,7 +328,7 @@ class KnownRewards(Rewards):
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
         # A law by outcome is read at the outcome of each transition.
-        law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
+        law = law_at(self.known_law, self.place(cell, outcome))
         return density_by_weight(law, reward, weight)
 
     def log_evidence(self) -> RealScalar:
@@ -376,7 +377,7 @@ class KnownRewards(Rewards):
         known = pick(self.mean(), step)
         law = None if self.known_law is None else law_at(self.known_law, (step, *np.indices(known.shape)))
         # The law at a step: its index fixed, all others left.
-        return _known(known, self.by_outcome, law)
+        return replace(self, known=known, known_law=law)
 
 
 def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
@@ -408,8 +409,4 @@ def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distri
     """
     mean = np.asarray(mean, float)
     check_finite("reward", mean)
-    return _known(mean, by_outcome, law)
-
-
-def _known(mean: Cells, by_outcome: bool, law: dist.Distribution | None) -> KnownRewards:
     return KnownRewards(mean, by_outcome, law)  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -22,7 +21,9 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     RewardRows,
     Rows,
     add_data,
+    num_rewards,
     outcome_counts,
+    overflow,
     sums_of,
     with_capacity,
 )
@@ -260,7 +261,7 @@ class SampledPosterior(WeightedSamples, Fitted):
             # A trace cannot raise: there weights of nan are the sign.
             lost = self.data_statistics.used > self.data_statistics.capacity
             if is_concrete(lost) and lost:
-                raise ValueError(self._overflow())
+                raise ValueError(overflow(self.data_statistics, self.recipe.law))
             refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
         return replace(refitted, share=self.share)
 
@@ -379,20 +380,11 @@ class SampledPosterior(WeightedSamples, Fitted):
         if isinstance(self.data_statistics, Rows) and transitions.reward is not None:
             size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
             if int(self.data_statistics.used) + size > self.data_statistics.capacity:
-                raise ValueError(self._overflow())
+                raise ValueError(overflow(self.data_statistics, self.recipe.law))
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
         return support_of_draws(self.rewards, self.recipe.law)
-
-    def _overflow(self) -> str:
-        rows = self.data_statistics
-        assert isinstance(rows, Rows)
-        return (
-            f"the buffer of the belief is for {rows.capacity} rewards and holds {int(rows.used)} (a "
-            f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
-            "posterior.reserve(num_transitions) before it is used in a compiled loop"
-        )
 
     @property
     def is_batch(self) -> bool:
@@ -421,15 +413,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        if self.rewards.law is None:
-            return None
-        data_statistics = self.data_statistics
-        number = (
-            (np.asarray(data_statistics.weight) != 0)
-            if isinstance(data_statistics, Rows)
-            else np.asarray(data_statistics.counts.reward_count)
-        )
-        return float(number.sum())
+        return None if self.rewards.law is None else num_rewards(self.data_statistics)
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean` in each draw of its chains.
@@ -464,7 +448,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         sentences = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
         sentences += few_draws_left(float(self.effective_sample_size()), self.num_draws)
         if isinstance(self.data_statistics, Rows) and int(self.data_statistics.used) > self.data_statistics.capacity:
-            sentences.append(self._overflow())
+            sentences.append(overflow(self.data_statistics, self.recipe.law))
         return sentences
 
 
@@ -481,10 +465,8 @@ def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
     return jax.enable_x64(True) if in_float64 else nullcontext()
 
 
-@partial(jax.jit, static_argnums=0)
-def after_on_host(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
-    """`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
-    return posterior_after(recipe, key, data_statistics)
+after_on_host = jax.jit(posterior_after, static_argnums=0)
+"""`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
 
 
 def from_draws(recipe: Recipe, drawn: Drawn, data_statistics: DataStatistics) -> SampledPosterior:
@@ -496,13 +478,6 @@ def from_draws(recipe: Recipe, drawn: Drawn, data_statistics: DataStatistics) ->
     )
 
 
-@jax.jit
-def _learn(posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> SampledPosterior:
-    return posterior._learn(transitions, weight)
-
-
-@jax.jit
-def _densities(
-    posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]
-) -> Float[Array, "N *K"]:
-    return posterior._log_likelihoods(transitions, weight)
+# Compiled once for the shapes of the data.
+_learn = jax.jit(SampledPosterior._learn)
+_densities = jax.jit(SampledPosterior._log_likelihoods)
