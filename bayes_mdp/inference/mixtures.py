@@ -514,7 +514,7 @@ class Mixture(MixturePosterior):
         return None if known else "the evidence of a component is not known, nor the weights before the data"
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many components carry the weight, for `describe`."""
+        """How it was inferred, and how many components carry the weight, for `print`."""
         sites = (
             f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
         )

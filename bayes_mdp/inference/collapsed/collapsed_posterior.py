@@ -357,7 +357,7 @@ class CollapsedPosterior(HyperparameterMixture):
         return self.integration is not None and bool(np.isfinite(self.integration.error))
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         if self.integration is not None and self.is_integrated:
             return {**_method_words(self.integration, self.route, self.num_components), **program_data(self.observed)}
         chains = self.mcmc

@@ -230,13 +230,6 @@ class Given:
         """Elements of the rewards whose means are unknown."""
         return 0 if self._cells is None else len(self._data)
 
-    def log_density_and_means(
-        self, points: Float[np.ndarray, "N D"], held: Values
-    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N M"]]:
-        """log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not."""
-        placed = self.marginal.place(points, held)
-        return placed.log_prior + self.log_evidence(placed.parameters), self.reward_means(placed.parameters)
-
     def means(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, "N F"]:
         """Posterior means given the hyperparameters: of the different entries of rows, and of rewards."""
         parameters = self.marginal.place(points, held).parameters
@@ -358,7 +351,9 @@ def falls_slowly(
     axes = np.concatenate([np.diag(scale), -np.diag(scale)])
     out = points[:, None, None] + axes[:, None] * DISTANCES[:, None]
     with np.errstate(all="ignore"):
-        logs, means = given.log_density_and_means(out.reshape(-1, size), held)
+        # log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not.
+        placed = given.marginal.place(out.reshape(-1, size), held)
+        logs, means = placed.log_prior + given.log_evidence(placed.parameters), given.reward_means(placed.parameters)
         logs = logs.reshape(out.shape[:-1])[..., None] + np.log(DISTANCES)[:, None]
         heights = np.log(np.abs(means)).reshape(*out.shape[:-1], -1)
     finite = np.isfinite(logs) & np.isfinite(heights)

@@ -70,6 +70,11 @@ class Rewards(Module):
         """Whether `Counts`, which hold moments of the rewards, are data for this belief."""
         return True
 
+    @property
+    def known_law(self) -> dist.Distribution | None:
+        """The law of one reward where nothing of it is unknown; None: such rewards are numbers, or there are none."""
+        return None
+
     @abc.abstractmethod
     def mean(self) -> Cells:
         """Expected mean reward; nan where it does not exist."""
@@ -184,13 +189,23 @@ class Rewards(Module):
         reward: Float[np.ndarray, "*N"],
         seen: Bool[np.ndarray, "*N"],
     ) -> None:
-        """Refuse rewards that their cells cannot give; the message calls them `name`. Host side.
+        """Refuse rewards that their cells cannot give, or of density zero under a known law. Host side.
+
+        Args:
+            name: of the rewards in the message.
+            cell, outcome: of each reward.
+            reward: numbers.
+            seen: whether they are looked at.
 
         Raises:
             ValueError: names the first one that was seen.
         """
         # At the cell, and at the outcome where rewards depend on it.
         self.support().at(cell, outcome).check(name, reward, seen)
+        if self.known_law is not None:
+            # Weight one where a reward was seen; zero elsewhere.
+            log_density = np.asarray(self.log_predictive(cell, outcome, reward, seen.astype(float)))
+            require(log_density == -np.inf, name, reward, "a reward that the law of its state and action can give")
 
     @abc.abstractmethod
     def before_data(self) -> Self:
@@ -235,7 +250,7 @@ class KnownRewards(Rewards):
 
     known: Cells
     by_outcome: bool = eqx.field(static=True, default=False)
-    known_law: dist.Distribution | None = None
+    known_law: dist.Distribution | None = None  # type: ignore[override]
     learns: ClassVar[bool] = False
 
     @property
@@ -342,24 +357,6 @@ class KnownRewards(Rewards):
         # A law without a known support may give anything.
         return support_of(self.known_law, by_outcome=self.by_outcome) or anything(type(self.known_law).__name__)
 
-    def check_rewards(
-        self,
-        name: str,
-        cell: Index,
-        outcome: Int[np.ndarray, "*N"],
-        reward: Float[np.ndarray, "*N"],
-        seen: Bool[np.ndarray, "*N"],
-    ) -> None:
-        """Refuse rewards that are not the known ones, or of density zero under the known law of their cell.
-
-        Raises:
-            ValueError: names the first one.
-        """
-        super().check_rewards(name, cell, outcome, reward, seen)
-        if self.known_law is not None:
-            # Weight one where a reward was seen; zero elsewhere.
-            refuse_impossible(name, reward, self.log_predictive(cell, outcome, reward, seen.astype(float)))
-
     def before_data(self) -> "KnownRewards":
         """The same."""
         return self
@@ -390,15 +387,6 @@ def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) ->
     taken, possible = xp.asarray(weight) != 0, law.support(xp.asarray(reward, float))
     inside = xp.where(taken & possible, value, law.support.feasible_like(value))
     return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)
-
-
-def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: LogDensity) -> None:
-    """Refuse rewards of log density minus infinity. Host side.
-
-    Raises:
-        ValueError: names the first one.
-    """
-    require(np.asarray(log_density) == -np.inf, name, reward, "a reward that the law of its state and action can give")
 
 
 def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distribution | None = None) -> KnownRewards:

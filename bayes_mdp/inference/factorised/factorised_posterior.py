@@ -338,7 +338,7 @@ class FactorisedPosterior(ConjugatePosterior):
         return problems + few_draws_left(float(self.effective_sample_size()), self.num_draws)
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         drawn = f"{self.num_draws} draws" if self.mcmc is None else self.mcmc.described()
         integration = self.rewards.integration
         if integration is not None and np.isfinite(integration.error):

@@ -224,7 +224,7 @@ class SampledPosterior(WeightedSamples, Fitted):
     def refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         """The same belief inferred anew given all data: same shapes and dtypes, equal weights.
 
-        Traceable, and slow. It keeps the chains or losses of its run where this belief has some (see `rerun`).
+        Traceable, and slow. It keeps the chains or losses of its run where this belief has some.
 
         Raises:
             ValueError: the buffer of rewards has overflowed (see `reserve`); inside a trace the weights are nan.
@@ -237,33 +237,22 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def _refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         key_run, key_thin = jax.random.split(key)
-        # Draws that were thinned before are thinned again, so that the arrays of a compiled loop keep their shapes.
-        refitted = self.rerun(key_run)
-        if (self.mcmc is None and self.losses is None) or refitted.num_draws != self.num_draws:
-            refitted = refitted.thinned(key_thin, self.num_draws)
-        if jax.tree.structure(refitted) != jax.tree.structure(self):
-            raise ValueError("the chains of this belief are not those of its method, expected what infer returned")
-        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), refitted, self)
-
-    def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
-        """As `refit`, in the size that the method has, with its diagnostics. Traceable.
-
-        Args:
-            key: of the sampler.
-
-        Raises:
-            ValueError: the buffer for rewards was too small (not inside a trace, where the weights are NaN).
-        """
         # On the host one compiled program serves equal recipes; in a trace it is part of the caller's.
         run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
-        refitted = run(self.recipe, key, self.data_statistics)
+        refitted = run(self.recipe, key_run, self.data_statistics)
         if isinstance(self.data_statistics, Rows):
             # A trace cannot raise: there weights of nan are the sign.
             lost = self.data_statistics.used > self.data_statistics.capacity
             if is_concrete(lost) and lost:
                 raise ValueError(overflow(self.data_statistics, self.recipe.law))
             refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
-        return replace(refitted, share=self.share)
+        refitted = replace(refitted, share=self.share)
+        # Draws that were thinned before are thinned again, so that the arrays of a compiled loop keep their shapes.
+        if (self.mcmc is None and self.losses is None) or refitted.num_draws != self.num_draws:
+            refitted = refitted.thinned(key_thin, self.num_draws)
+        if jax.tree.structure(refitted) != jax.tree.structure(self):
+            raise ValueError("the chains of this belief are not those of its method, expected what infer returned")
+        return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), refitted, self)
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "SampledPosterior":
         """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable.
@@ -428,7 +417,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         return {"transition_probs": of_array(rows, split), "reward_mean": of_array(rewards, split)}
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         chains = self.mcmc
         approximate = ", an approximation" if self.method in ("svi", "laplace") else ""
         drawn = f"{self.num_draws} draws{approximate}" if chains is None else chains.described()
