@@ -23,7 +23,6 @@ from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.agents.common.learner import ChecksBelief
 from bayes_mdp.experiments.rollout.time_loop import make_plan
 from bayes_mdp.inference import SamplingWarning, table
-from bayes_mdp.inference.summary import describe
 from bayes_mdp.mdp import MDP, Environment, Problem
 from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.models import MDPSpec
@@ -233,7 +232,7 @@ FUNCTIONS: dict[str, Function] = {
     "merge": Function(lambda p: bm.inference.merge([p, p]).mean_mdp().reward, quick=True),
     "posterior.update": Function(lambda p: p.update(_ONE).mean_mdp().reward, quick=True),
     "posterior.sample": Function(lambda p: jax.jit(lambda key: p.sample(key, (2,)).reward)(KEY), quick=True),
-    "print": Function(describe, quick=True),
+    "print": Function(str, quick=True),
     "inference.table": Function(lambda p: str(table(p)), quick=True),
     "plot_posterior": Function(lambda p: str(bm.plots.plot_posterior(p)), quick=True),
 }

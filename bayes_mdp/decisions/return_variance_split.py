@@ -169,7 +169,8 @@ def draw_law(
         k = jax.random.categorical(key_component, jnp.asarray(posterior.log_weights))
     belief: Any = posterior.component(k)
     key_rows, key_rewards = jax.random.split(key)
-    mean, noise = belief.reward_cells.sample_with_noise(key_rewards)
+    rewards = belief.reward_cells
+    mean, noise = rewards.gather_from_draw(rewards.sample_sites(key_rewards))
     return belief.transition_probs.sample(key_rows), mean, noise
 
 

@@ -7,7 +7,7 @@ probabilities times the evidence of the data: Bayes' rule, nothing is sampled.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import jax
@@ -38,7 +38,7 @@ MAX_NUMBERS = 2**26
 """Probabilities that the components may hold together."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Branches:
     """The closed forms of a program, one for each joint value of its discrete sites. Equal ones have one `fingerprint`.
 
@@ -52,19 +52,13 @@ class Branches:
         observed: (name, number of values) of the sites that the program observes itself.
     """
 
-    prior: Prior
+    prior: Prior = field(compare=False)
     fingerprint: str
-    values: dict[str, np.ndarray]
-    log_prior: np.ndarray
-    components: tuple[ConjugatePosterior, ...]
-    site_tables: tuple[SiteTable, ...]
-    observed: Observed = ()
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Branches) and self.fingerprint == other.fingerprint
+    values: dict[str, np.ndarray] = field(compare=False)
+    log_prior: np.ndarray = field(compare=False)
+    components: tuple[ConjugatePosterior, ...] = field(compare=False)
+    site_tables: tuple[SiteTable, ...] = field(compare=False)
+    observed: Observed = field(default=(), compare=False)
 
 
 @program_cache

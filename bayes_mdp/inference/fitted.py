@@ -425,7 +425,10 @@ class Fitted(Module):
     def rewards_are(self) -> str:
         """What a density holds of a reward: nothing ("known"), a probability ("discrete"), a density ("continuous")."""
         law = self._outline().rewards.law
-        return "known" if law is None else "discrete" if _is_discrete(law) else "continuous"
+        if law is None:
+            return "known"
+        assert law.support is not None
+        return "discrete" if law.support.is_discrete else "continuous"
 
     @property
     def known_reward(self) -> Float[np.ndarray, "*cells"] | None:
@@ -546,11 +549,6 @@ class Fitted(Module):
         raise ValueError(
             f"posterior is a {type(self).__name__}, which was not inferred by chains, expected one by NUTS"
         )
-
-
-def _is_discrete(law: dist.Distribution) -> bool:
-    assert law.support is not None
-    return bool(law.support.is_discrete)
 
 
 @jax.jit

@@ -140,7 +140,8 @@ class MixturePosterior(Fitted):
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_component, key_mdp = jax.random.split(key)
-        return self.draw_component(key_component).sample(key_mdp)
+        k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
+        return self.component(k).sample(key_mdp)
 
     def sizes(self) -> Sizes:
         """What all draws have in common (`CanDrawPairs`)."""
@@ -198,10 +199,6 @@ class MixturePosterior(Fitted):
         Args:
             key: of the draws.
         """
-
-    def draw_component(self, key: PRNGKeyArray) -> ConjugatePosterior:
-        """A component, by weight."""
-        return self.component(jax.random.categorical(key, jnp.asarray(self.log_weights)))
 
     def mean_mdp(self) -> MDP | SparseMDP:
         """Posterior mean of the transition probabilities and of the expected rewards.
@@ -517,7 +514,7 @@ class Mixture(MixturePosterior):
         return None if known else "the evidence of a component is not known, nor the weights before the data"
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many components carry the weight, for `describe`."""
+        """How it was inferred, and how many components carry the weight, for `print`."""
         sites = (
             f", exact, over the values of {', '.join(map(repr, self.hyperparameters))}" if self.hyperparameters else ""
         )

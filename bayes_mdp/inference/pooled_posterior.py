@@ -511,7 +511,7 @@ class PooledPosterior(HyperparameterMixture):
         return [] if self.mcmc is None else self.mcmc.problems()
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         drawn = "draws from the prior" if self.mcmc is None else self.mcmc.described()
         size = float(self.effective_sample_size())
         return {

@@ -456,10 +456,11 @@ def _check_parts(posterior: object) -> None:
     # The masks of a mixture's components have an axis of components: the space of the whole is checked.
     if not isinstance(posterior, PosteriorSamples):
         posterior.space.__check_init__()
-    # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed.
-    outlines = {"mean rewards": jax.eval_shape(lambda: posterior.mean_mdp().reward)}
+    # Abstract evaluation: a posterior whose parts do not fit fails here, and nothing is computed. (As an argument: of
+    # numbers that are known a mean that does not exist would be refused.)
+    outlines = {"mean rewards": jax.eval_shape(lambda parts: parts.mean_mdp().reward, posterior)}
     if not isinstance(posterior, PosteriorSamples) or isinstance(posterior, CountedSamples):
-        outlines["visits"] = jax.eval_shape(posterior.visit_counts)
+        outlines["visits"] = jax.eval_shape(lambda parts: parts.visit_counts(), posterior)
     shape = outlines["mean rewards"].shape if isinstance(posterior, PosteriorSamples) else posterior.space.shape
     for name, outline in outlines.items():
         if outline.shape != shape:

@@ -144,7 +144,7 @@ def table(posterior: "Fitted") -> "pd.DataFrame":
 
 
 def describe(posterior: "Fitted") -> str:
-    """What `print(posterior)` shows.
+    """`str(posterior)`, a name of 0.2 (see `bayes_mdp.renamed`).
 
     Args:
         posterior: as for `table`.

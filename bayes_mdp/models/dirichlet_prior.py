@@ -5,6 +5,7 @@ impossible, and `StableDirichlet`, whose smallest probabilities are not rounded 
 """
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -300,9 +301,7 @@ class StickBreakingRows(Transform):
         return isinstance(other, StickBreakingRows) and self.rows == other.rows
 
 
-@biject_to.register(SupportedSimplex)
-def _to_rows(constraint: SupportedSimplex) -> StickBreakingRows:
-    return StickBreakingRows(constraint)
+biject_to.register(SupportedSimplex, StickBreakingRows)
 
 
 class SupportedDirichlet(dist.Distribution):
@@ -481,10 +480,7 @@ class StableStickBreaking(transforms.StickBreakingTransform):
         return (share + left).sum(-1)
 
 
-@biject_to.register(StableSimplex)
-def _to_stable_rows(constraint: StableSimplex) -> StableStickBreaking:
-    del constraint
-    return StableStickBreaking()
+biject_to.register(StableSimplex, lambda constraint: StableStickBreaking())
 
 
 class StableDirichlet(dist.Dirichlet):
@@ -511,16 +507,17 @@ def _stable(law: Any) -> Any:
     """The law with a stable support where it is Dirichlet, what is around it kept; else itself."""
     if type(law) is dist.Dirichlet:
         return StableDirichlet(law.concentration)
-    if isinstance(law, dist.ExpandedDistribution):
-        inner = _stable(law.base_dist)
-        return law if inner is law.base_dist else inner.expand(law.batch_shape)
-    if isinstance(law, PoweredDensity):
-        inner = _stable(law.base_dist)
-        return law if inner is law.base_dist else PoweredDensity(inner, law.power)
-    if isinstance(law, dist.MaskedDistribution):
-        inner = _stable(law.base_dist)
-        return law if inner is law.base_dist else inner.mask(law._mask)
-    if isinstance(law, dist.Independent):
-        inner = _stable(law.base_dist)
-        return law if inner is law.base_dist else inner.to_event(law.reinterpreted_batch_ndims)
-    return law
+    around = next((again for kind, again in _AROUND.items() if isinstance(law, kind)), None)
+    if around is None:
+        return law
+    inner = _stable(law.base_dist)
+    return law if inner is law.base_dist else around(inner, law)
+
+
+_AROUND: dict[type[Any], Callable[[Any, Any], Any]] = {
+    dist.ExpandedDistribution: lambda inner, law: inner.expand(law.batch_shape),
+    PoweredDensity: lambda inner, law: PoweredDensity(inner, law.power),
+    dist.MaskedDistribution: lambda inner, law: inner.mask(law._mask),
+    dist.Independent: lambda inner, law: inner.to_event(law.reinterpreted_batch_ndims),
+}
+"""What NumPyro puts around a law -> the same around another one."""

@@ -57,9 +57,7 @@ class MeanPrecisionTransform(ParameterFreeTransform):
         return x[..., 1]
 
 
-@biject_to.register(_MeanPrecision)
-def _to_mean_precision(constraint: constraints.Constraint) -> MeanPrecisionTransform:
-    return MeanPrecisionTransform()
+biject_to.register(_MeanPrecision, lambda constraint: MeanPrecisionTransform())
 
 
 class NormalGamma(dist.Distribution):

@@ -178,14 +178,6 @@ class Case(NamedTuple):
         """The columns that the coefficients are of."""
         return self.design.standardised if self.standardised else self.design.values
 
-    def returned(self, values: Float[Array, "C *cells"]) -> Float[Array, "..."]:
-        """Rows, or predictors of rewards, with the axis of contexts where the space has it.
-
-        Args:
-            values: of all contexts.
-        """
-        return values[0] if self.plain else values
-
 
 def logit_rows(
     space: StateActionSpace,
@@ -482,7 +474,7 @@ def read_case(
 
 def _without_covariates(space: StateActionSpace) -> ContextSpace:
     """A space without contexts as one with a single one, about which nothing is known."""
-    # One context of weight one: the axis goes again in `returned`.
+    # One context of weight one: its axis goes again in `keep_law`.
     known = {x: getattr(space, x) for x in ("ends", "states", "actions", "legal", "support")}
     return ContextSpace(space.n_states, space.n_actions, contexts=Contexts((), np.ones(1)), **known)
 
@@ -605,7 +597,8 @@ def keep_law(
         values: [C S A O], rows; or [C S A], linear predictors of rewards.
         words, told, prior, order, possible, reference: of the record (see `RowLaw`).
     """
-    returned, met = case.returned(values), _met.get()
+    # The axis of contexts stays where the space has it.
+    returned, met = values[0] if case.plain else values, _met.get()
     if met is not None:
         met.append(
             RowLaw(

@@ -46,7 +46,7 @@ def without_laws(tree: PyTree) -> PyTree:
     def one(x: object) -> object:
         return without_laws(named_parts(x)[0]) if isinstance(x, dist.Distribution) else x
 
-    return jax.tree.map(one, tree, is_leaf=partial(_is_instance, dist.Distribution))
+    return jax.tree.map(one, tree, is_leaf=_is_law)
 
 
 def law_of_parts(kind: type[dist.Distribution], parameters: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
@@ -201,8 +201,7 @@ def _map_parameters(
         return function(value, extra, _event_dim(type(law), name))
 
     # By name: a program in another order is not found among those that were kept.
-    is_law = partial(_is_instance, dist.Distribution)
-    mapped = {name: jax.tree.map(partial(one, name), value, is_leaf=is_law) for name, value in named.items()}
+    mapped = {name: jax.tree.map(partial(one, name), value, is_leaf=_is_law) for name, value in named.items()}
     result = law_of_parts(type(law), mapped, static)
     # The shape that NumPyro would have computed in `__init__`, which unflattening does not call.
     result._batch_shape = (*batch_shape, *extra)
@@ -215,13 +214,10 @@ def _event_dim(kind: type[dist.Distribution], name: str) -> int:
     A law may keep a parameter of the class that it is derived from (the probabilities of an ordered-logistic one).
     """
     # The first class in the order of resolution that names the parameter.
-    constraint = next((_constraints(k)[name] for k in kind.__mro__ if name in _constraints(k)), None)
+    stated = (getattr(base, "arg_constraints", {}).get(name) for base in kind.__mro__)
+    constraint = next((x for x in stated if x is not None), None)
     return 0 if constraint is None or constraints.is_dependent(constraint) else constraint.event_dim
 
 
-def _constraints(kind: type) -> dict[str, constraints.Constraint]:
-    return getattr(kind, "arg_constraints", {})
-
-
-def _is_instance(kind: type, value: object) -> bool:
-    return isinstance(value, kind)
+def _is_law(value: object) -> bool:
+    return isinstance(value, dist.Distribution)

@@ -267,12 +267,9 @@ def fit_counts(
     # Traceable: moments of nothing may be nan, and nan times zero is nan.
     mean, ss = (xp.where(count > 0, x, 0.0) for x in (counts.reward_mean, counts.reward_ss))
     counts = Counts(counts.transitions, count, mean, ss)
-    # Rewards by outcome say more than such a law asks for.
-    return counts if by_outcome or count.shape == space.shape else pool_outcomes(counts)
-
-
-def pool_outcomes(counts: Counts) -> Counts:
-    """Reward statistics by outcome, pooled to [*H S A]."""
+    if by_outcome or count.shape == space.shape:
+        return counts
+    # Rewards by outcome say more than such a law asks for: pooled to [*H S A].
     return Counts(counts.transitions, *pool_moments(counts.reward_moments, lambda x: x.sum(-1), lambda x: x[..., None]))
 
 

@@ -189,7 +189,7 @@ def _normal(lowest: int, columns: list[Int[np.ndarray, " M"]]) -> ExactSums:
         columns[k] = columns[k] & MASK
         k += 1
     # Fold the last digits together while they surely fit in 64 bits: as few as hold the largest.
-    while len(columns) > 1 and _fits(columns[-1]):
+    while len(columns) > 1 and columns[-1].max(initial=0) < _FOLDED and columns[-1].min(initial=0) >= -_FOLDED:
         top = columns.pop()
         columns[-1] = columns[-1] + (top << BITS)
     while len(columns) > 1 and not columns[0].any():
@@ -198,10 +198,6 @@ def _normal(lowest: int, columns: list[Int[np.ndarray, " M"]]) -> ExactSums:
     if len(columns) == 1 and not columns[0].any():
         lowest = 0
     return ExactSums(lowest, np.stack(columns).T)  # each column in one piece
-
-
-def _fits(top: Int[np.ndarray, " M"]) -> bool:
-    return not top.size or (int(top.max()) < _FOLDED and int(top.min()) >= -_FOLDED)
 
 
 # From exact sums to a mean and a sum of squared deviations, by one rounding each.

@@ -104,10 +104,6 @@ def _window(x: Array, sizes: Any, starts: Sequence[Array]) -> tuple[slice, ...]:
     return tuple(slice(position, position + size) for position, size in zip(first, sizes, strict=True))
 
 
-def _dynamic_slice(x: Array, *starts: Array, slice_sizes: Any, **_: Any) -> Array:
-    return x[_window(x, slice_sizes, starts)]
-
-
 def _dynamic_update_slice(x: Array, update: Array, *starts: Array, **_: Any) -> Array:
     result = x.copy()
     result[_window(x, update.shape, starts)] = update
@@ -164,18 +160,6 @@ def _round(x: Array, *, rounding_method: Any) -> Array:
 def _in_dtype(function: Any) -> Primitive:
     """A function of SciPy, which may answer in double precision, in the dtype of its first argument."""
     return lambda *x, **_: np.asarray(function(*x), x[0].dtype)
-
-
-def _concatenate(*x: Array, dimension: Any) -> Array:
-    return np.concatenate(x, dimension)
-
-
-def _unstack(x: Array, *, axis: Any) -> list[Array]:
-    return list(np.moveaxis(x, axis, 0))
-
-
-def _split(x: Array, *, sizes: Any, axis: Any) -> list[Array]:
-    return np.split(x, np.cumsum(sizes)[:-1], axis)
 
 
 def select(which: Array, *cases: Array, **_: Any) -> Array:
@@ -353,13 +337,13 @@ PRIMITIVES: dict[str, Primitive] = {
     "squeeze": lambda x, *, dimensions: np.squeeze(x, tuple(dimensions)),
     "transpose": lambda x, *, permutation: x.transpose(permutation),
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
-    "concatenate": _concatenate,
+    "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
     "stack": lambda *x, axis: np.stack(x, axis),
     "tile": lambda x, *, reps: np.tile(x, reps),
-    "unstack": _unstack,
-    "split": _split,
+    "unstack": lambda x, *, axis: list(np.moveaxis(x, axis, 0)),
+    "split": lambda x, *, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
     "slice": _slice,
-    "dynamic_slice": _dynamic_slice,
+    "dynamic_slice": lambda x, *starts, slice_sizes, **_: x[_window(x, slice_sizes, starts)],
     "dynamic_update_slice": _dynamic_update_slice,
     "pad": _pad,
     "gather": gather,

@@ -316,16 +316,12 @@ def _ragged(values: object, index: tuple[int, ...] = ()) -> tuple[tuple[int, ...
     """Where nested lists are of another length than those before: index, what is there, what is expected."""
     if not isinstance(values, (list, tuple)):
         return None
-    sizes = [f"{len(x)} entries" if np.ndim(_flat(x)) else "no entries" for x in values]
+    # The depth of a list is not asked for: numpy may not be able to read it.
+    sizes = [f"{len(x)} entries" if isinstance(x, (list, tuple)) or np.ndim(x) else "no entries" for x in values]
     for i, size in enumerate(sizes):
         if size != sizes[0]:
             return (*index, i), size, sizes[0]
     return next((found for i, x in enumerate(values) if (found := _ragged(x, (*index, i))) is not None), None)
-
-
-def _flat(value: object) -> Any:
-    """A list without its depth, which numpy may not be able to read."""
-    return [0] if isinstance(value, (list, tuple)) else value
 
 
 def _short(text: str) -> str:

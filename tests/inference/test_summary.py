@@ -14,7 +14,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import known_rewards
 from bayes_mdp.inference.families.normal import NormalGammaBelief
-from bayes_mdp.inference.summary import clip_names, describe, table
+from bayes_mdp.inference.summary import clip_names, table
 from bayes_mdp.mdp import StateActionSpace, Transitions
 
 WIDEST = 100  # of a line of the tables
@@ -79,7 +79,6 @@ def test_illegal_pairs_are_left_out(x64):
 def test_every_kind_of_posterior_is_described(case):
     posterior = case.prior.update(case.data)
     text = str(posterior)
-    assert text == describe(posterior)
     assert max(map(len, text.splitlines())) <= WIDEST
     frame = table(posterior)
     assert ("step" in frame) == (case.space.horizon is not None)
@@ -95,7 +94,7 @@ def _legal(space):
 
 def test_text_says_what_was_seen_and_what_not(x64):
     posterior = _posterior()
-    lines = describe(posterior).splitlines()
+    lines = str(posterior).splitlines()
     assert lines[0] == "Posterior over 3 states x 2 actions, episodes can end"
     assert lines[1].split()[:2] == ["method", "exact"]
     assert f"{posterior.log_evidence:.6g}" in lines[2]
@@ -108,7 +107,7 @@ def test_text_says_what_was_seen_and_what_not(x64):
 
 
 def test_table_in_the_text_is_aligned(x64):
-    lines = describe(_posterior()).splitlines()
+    lines = str(_posterior()).splitlines()
     heading = next(i for i, line in enumerate(lines) if line.startswith("    state"))
     head, body = lines[heading], lines[heading + 1 :]
     assert " ".join(head.split()) == "state action visits mean reward sd likeliest next prob sd row sd"
@@ -127,7 +126,7 @@ def test_table_in_the_text_is_aligned(x64):
     ],
 )
 def test_warnings(x64, posterior, warning):
-    assert warning in describe(posterior())
+    assert warning in str(posterior())
 
 
 def test_an_infinite_variance_comes_first(x64):
@@ -140,8 +139,8 @@ def test_float32_counts_that_no_longer_grow_are_named():
     rows = dirichlet_rows(np.full((S * A, S + 1), 2.0**25), (S, A, S + 1))
     posterior = conjugate_posterior(rows, known_rewards(np.zeros((S, A))), _space())
     narrow = jax.tree.map(lambda leaf: leaf.astype(np.float32), posterior)
-    assert "above 2^24 in float32" in describe(narrow)
-    assert "float32" not in describe(posterior)
+    assert "above 2^24 in float32" in str(narrow)
+    assert "float32" not in str(posterior)
 
 
 def test_a_big_space_stays_readable(x64):
@@ -151,7 +150,7 @@ def test_a_big_space_stays_readable(x64):
     space = StateActionSpace(500, 2, states=states)
     data = Transitions(np.arange(250), np.zeros(250, int), None, np.arange(250))
     posterior = conjugate_posterior(rows, known_rewards(np.full((500, 2), -1.5e100)), space).update(data)
-    lines = describe(posterior).splitlines()
+    lines = str(posterior).splitlines()
     assert len(lines) < 30
     assert max(map(len, lines)) <= WIDEST
     assert any("and 238 more" in line for line in lines)

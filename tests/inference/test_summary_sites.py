@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.inference.mixtures import mixture
-from bayes_mdp.inference.summary import _quantiles, _sites, describe, table
+from bayes_mdp.inference.summary import _quantiles, _sites, table
 from tests.calibration.beliefs import collapsed, sampled
 
 WIDEST = 100  # of a line of the tables
@@ -56,7 +56,7 @@ def test_collapsed_in_words():
     assert "60 transitions, 59 rewards; 4 of 4 pairs, 2 of 2 states" in words
     assert "3 of 80 draws diverged" in words
     worn = replace(collapsed(), log_weights=np.linspace(0.0, 50.0, 80))
-    assert "call refit(key)" in " ".join(describe(worn).split())
+    assert "call refit(key)" in " ".join(str(worn).split())
 
 
 def test_table_of_a_collapsed_posterior_is_by_total_variance():
@@ -84,7 +84,7 @@ def test_table_of_a_sampled_posterior_is_that_of_its_draws():
     np.testing.assert_allclose(row.reward_mean, weights @ reward, rtol=1e-4)
     np.testing.assert_allclose(row.reward_sd**2, np.cov(reward, aweights=weights, ddof=0), rtol=1e-4)
     assert frame.prior_share.isna().all()
-    assert "nuts (2 chains of 40 draws)" in describe(posterior)
+    assert "nuts (2 chains of 40 draws)" in str(posterior)
 
 
 @pytest.mark.slow
@@ -99,4 +99,4 @@ def test_a_mixture_in_words(cases):
 @pytest.mark.parametrize("posterior", [collapsed, sampled])
 def test_many_at_once_give_their_repr(posterior):
     stacked = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), posterior())
-    assert describe(stacked) == repr(stacked)
+    assert str(stacked) == repr(stacked)

@@ -16,8 +16,8 @@ from bayes_mdp.models.sufficient_statistics import (
     Statistics,
     check_counts,
     check_rewards,
+    fit_counts,
     has_statistics,
-    pool_outcomes,
 )
 
 SPACE = StateActionSpace(3, 2, ends=True)
@@ -118,7 +118,8 @@ def test_only_bare_families_have_statistics():
 def test_pooled_outcomes_are_the_statistics_of_the_pairs(x64):
     rng = np.random.default_rng(2)
     data = transitions(rng.normal(1e4, 1.0, N), rng)
-    pooled, direct = pool_outcomes(Counts.of(data, SPACE, by_outcome=True)), Counts.of(data, SPACE)
+    pooled = fit_counts(Counts.of(data, SPACE, by_outcome=True), SPACE, dist.Normal, False)
+    direct = Counts.of(data, SPACE)
     for a, b in zip(jax.tree.leaves(pooled), jax.tree.leaves(direct), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 

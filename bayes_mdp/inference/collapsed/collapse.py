@@ -125,8 +125,12 @@ def grouped(data_statistics: ConjugatePosterior, classes: Classes) -> ConjugateP
     return Grouped(data_statistics, entry, count, times)
 
 
+@lru_cache(maxsize=64)
 def hyperparameter_model(hierarchy: Hierarchy) -> Callable[[ConjugatePosterior | Grouped], None]:
-    """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data."""
+    """The NumPyro model `model(data_statistics)` of the hyperparameters alone, given the statistics of the data.
+
+    One object for equal hierarchies: what is compiled for it is compiled once.
+    """
 
     def model(data_statistics: ConjugatePosterior | Grouped) -> None:
         numpyro.factor(

@@ -7,7 +7,7 @@ New data d multiply the weight of h_k by p(d | h_k, data so far), a ratio of con
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
@@ -299,7 +299,7 @@ class CollapsedPosterior(HyperparameterMixture):
             raise ValueError(f"posterior has no density of its draws: {NO_PROGRAM}")
         with jax.enable_x64(True):
             data = grouped(jax.tree.map(np.array, self.data_statistics), find_classes(self.hierarchy))
-        return _model_of(self.hierarchy), data
+        return hyperparameter_model(self.hierarchy), data
 
     def draw_below(self, key: PRNGKeyArray) -> "ComponentDraws | None":
         """One draw of the conjugate sites of each component, by NumPy; None: its rewards are of a kind that JAX draws.
@@ -357,7 +357,7 @@ class CollapsedPosterior(HyperparameterMixture):
         return self.integration is not None and bool(np.isfinite(self.integration.error))
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         if self.integration is not None and self.is_integrated:
             return {**_method_words(self.integration, self.route, self.num_components), **program_data(self.observed)}
         chains = self.mcmc
@@ -579,7 +579,7 @@ class CollapsedPosterior(HyperparameterMixture):
         in_double = np.asarray(self.log_weights).dtype == np.float64
         with jax.enable_x64(True) if in_double else nullcontext():
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
-            return jax.tree.map(np.asarray, _refit_by_key(jax.tree.map(np.array, self), key))
+            return jax.tree.map(np.asarray, _refit_compiled(jax.tree.map(np.array, self), key))
 
     def _refit(self, key: PRNGKeyArray) -> "CollapsedPosterior":
         assert self.hierarchy is not None
@@ -721,15 +721,7 @@ def _method_words(integration: Integration, route: str, number: int) -> dict[str
     return {"method": f"{route} ({method})"} | ({"log evidence": evidence} if np.isfinite(value) else {})
 
 
-@lru_cache(maxsize=64)
-def _model_of(hierarchy: Hierarchy) -> Model:
-    """One model object for equal hierarchies: the bridge compiles for an object."""
-    return hyperparameter_model(hierarchy)
-
-
-@jax.jit
-def _refit_by_key(posterior: CollapsedPosterior, key: PRNGKeyArray) -> CollapsedPosterior:
-    return posterior._refit(key)
+_refit_compiled = jax.jit(CollapsedPosterior._refit)
 
 
 def as_prior(posterior: ConjugatePosterior) -> ConjugatePosterior:
@@ -795,7 +787,8 @@ def fit_of(
         except NotIntegrableError:
             drawn = chains_on_host(key, data_statistics).thinned(jax.random.fold_in(key, 1), num)
         # Whatever drew them, what is static is the same: simulations are stacked.
-        return _numpy(replace(drawn, mcmc=None, integration=None, options=options, route=method, share=SHARE, moves=0))
+        drawn = replace(drawn, mcmc=None, integration=None, options=options, route=method, share=SHARE, moves=0)
+        return jax.tree.map(np.asarray, drawn)
 
     def chains_on_host(key: PRNGKeyArray, data_statistics: ConjugatePosterior) -> CollapsedPosterior:
         # Equal rows are merged by class before the chains: the density is summed over classes, not over pairs.
@@ -825,13 +818,12 @@ def fit_of(
         if data is not None and not rechecked:
             _recheck(hierarchy, posterior)
             rechecked.append(True)
-        return _numpy(posterior)
+        return jax.tree.map(np.asarray, posterior)
 
     def summarise(transitions: Transitions) -> ConjugatePosterior:
         return jax.tree.map(np.array, before).update(transitions)
 
-    infer: Callable[[PRNGKeyArray, ConjugatePosterior], CollapsedPosterior] = by_chains
-    return Fit(method, before.space, summarise, infer, on_host, None if method == COLLAPSED else draws_on_host)
+    return Fit(method, before.space, summarise, by_chains, on_host, None if method == COLLAPSED else draws_on_host)
 
 
 def _recheck(hierarchy: Hierarchy, posterior: CollapsedPosterior) -> None:
@@ -843,7 +835,3 @@ def _recheck(hierarchy: Hierarchy, posterior: CollapsedPosterior) -> None:
     draws = {name: np.asarray(x)[chosen] for name, x in posterior.hyperparameters.items()}
     if all(np.isfinite(x).all() for x in draws.values()):  # otherwise `Chains.problems` reports it
         recheck(hierarchy, draws, np.random.default_rng(0))
-
-
-def _numpy(posterior: CollapsedPosterior) -> CollapsedPosterior:
-    return jax.tree.map(np.asarray, posterior)

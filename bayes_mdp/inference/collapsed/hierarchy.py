@@ -7,7 +7,7 @@ alone, never a law, so that the tables of the closed form (which element is wher
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import equinox as eqx
@@ -75,7 +75,7 @@ def hyper_prior_of(program: Program, hyperparameters: tuple[str, ...]) -> Uncons
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Hierarchy:
     """Conjugate sites under hyperparameters. Compares by what the program computes.
 
@@ -91,17 +91,10 @@ class Hierarchy:
 
     program: Program
     hyperparameters: tuple[str, ...]
-    detected: Detected
-    symbols: tuple[np.ndarray, ...]
-    draws: Mapping[str, np.ndarray]
-    hyper_prior: UnconstrainedModel
-
-    def __hash__(self) -> int:
-        return hash((self.program, self.hyperparameters))
-
-    def __eq__(self, other: object) -> bool:
-        same_program = isinstance(other, Hierarchy) and self.program == other.program
-        return same_program and self.hyperparameters == other.hyperparameters  # type: ignore[union-attr]
+    detected: Detected = field(compare=False)
+    symbols: tuple[np.ndarray, ...] = field(compare=False)
+    draws: Mapping[str, np.ndarray] = field(compare=False)
+    hyper_prior: UnconstrainedModel = field(compare=False)
 
     @property
     def prior(self) -> ConjugatePosterior:

@@ -9,7 +9,7 @@ not exist under a hierarchy (`missing_means`); the integral (`integrate`).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -35,7 +35,6 @@ from bayes_mdp.inference.integrals.importance import (
 )
 from bayes_mdp.inference.integrals.quadrature import (
     Grid,
-    LogDensity,
     Means,
     NotIntegrableError,
     Search,
@@ -156,14 +155,6 @@ class Marginal:
         row, of_row, rows = _alike(pattern[total > 0], total[total > 0])
         return RowCounts(entry, count, times, row, of_row, rows)
 
-    def given(self, data_statistics: ConjugatePosterior) -> "Given":
-        """The density given data.
-
-        Args:
-            data_statistics: all data.
-        """
-        return Given(self, data_statistics)
-
 
 class Given:
     """log p(u, data), and means of rows and rewards, at many points.
@@ -239,13 +230,6 @@ class Given:
         """Elements of the rewards whose means are unknown."""
         return 0 if self._cells is None else len(self._data)
 
-    def log_density_and_means(
-        self, points: Float[np.ndarray, "N D"], held: Values
-    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N M"]]:
-        """log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not."""
-        placed = self.marginal.place(points, held)
-        return placed.log_prior + self.log_evidence(placed.parameters), self.reward_means(placed.parameters)
-
     def means(self, points: Float[np.ndarray, "N D"], held: Values) -> Float[np.ndarray, "N F"]:
         """Posterior means given the hyperparameters: of the different entries of rows, and of rewards."""
         parameters = self.marginal.place(points, held).parameters
@@ -295,10 +279,8 @@ def _alike(*columns: np.ndarray) -> tuple[Int[np.ndarray, " U"], Float[np.ndarra
     return distinct[0].astype(np.int64), distinct[1], times.astype(np.float64)
 
 
-@lru_cache(maxsize=64)
-def marginal_of(hierarchy: Hierarchy) -> Marginal:
-    """The marginal density of a hierarchy, compiled once for equal programs."""
-    return Marginal(hierarchy)
+marginal_of = lru_cache(maxsize=64)(Marginal)
+"""The marginal density of a hierarchy, compiled once for equal programs."""
 
 
 # Mean rewards that do not exist: shown by how their integrands behave far out. The posterior mean of a reward is an
@@ -328,7 +310,7 @@ def missing_means(
         values: {hyperparameter: [K ...]}, of the posterior.
         log_weights: of these.
     """
-    marginal, prior = marginal_of(hierarchy).given(data_statistics), hierarchy.hyper_prior
+    marginal, prior = Given(marginal_of(hierarchy), data_statistics), hierarchy.hyper_prior
     missing = np.zeros(marginal.num_elements, bool)
     if not prior.dimension or not marginal.num_elements:
         return missing
@@ -369,7 +351,9 @@ def falls_slowly(
     axes = np.concatenate([np.diag(scale), -np.diag(scale)])
     out = points[:, None, None] + axes[:, None] * DISTANCES[:, None]
     with np.errstate(all="ignore"):
-        logs, means = given.log_density_and_means(out.reshape(-1, size), held)
+        # log p(u, discrete values, data), and the mean of each element of the rewards given u; numbers or not.
+        placed = given.marginal.place(out.reshape(-1, size), held)
+        logs, means = placed.log_prior + given.log_evidence(placed.parameters), given.reward_means(placed.parameters)
         logs = logs.reshape(out.shape[:-1])[..., None] + np.log(DISTANCES)[:, None]
         heights = np.log(np.abs(means)).reshape(*out.shape[:-1], -1)
     finite = np.isfinite(logs) & np.isfinite(heights)
@@ -454,7 +438,7 @@ def integrate(
     Raises:
         NotIntegrableError: the integral cannot be stated to its tolerance; says why.
     """
-    marginal = marginal_of(hierarchy).given(data_statistics)
+    marginal = Given(marginal_of(hierarchy), data_statistics)
     parts: list[tuple[dict[str, np.ndarray], Search]] = []
     prior = hierarchy.hyper_prior
     for fixed in joint_values(prior.choices, {name: site.shape for name, site in prior.held.items()}):
@@ -475,17 +459,13 @@ def _look(given: Given, hierarchy: Hierarchy, held: Values, near: Values | None)
     prior = hierarchy.hyper_prior
     points = prior.unconstrained(hierarchy.draws, held)
     expected = None if near is None else prior.unconstrained(near, held)
-    return search(_of(given, held), points, expected)
-
-
-def _of(given: Given, held: Values) -> LogDensity:
-    return lambda points: given.log_density(points, held)
+    return search(partial(given.log_density, held=held), points, expected)
 
 
 def _integral(
     given: Given, held: Values, search: Search, rng: np.random.Generator, method: str, strict: bool
 ) -> Grid | Draws:
-    density = _of(given, held)
+    density = partial(given.log_density, held=held)
     if not given.marginal.prior.dimension:
         # No continuous number: the integral is the density itself, one node of weight one.
         height = search.modes[0].log_density
@@ -533,7 +513,7 @@ def _join(
         if num is not None and isinstance(integral, Grid) and given.marginal.prior.dimension:
             # Anywhere in the cells of the nodes, corrected by the density there: draws of a continuous posterior.
             points, log_offset, _ = integral.propose(rng, max(16, math.ceil(4 * num * share)))
-            log_weights = _of(given, fixed)(points) + log_offset
+            log_weights = given.log_density(points, fixed) + log_offset
             log_weights = log_weights - logsumexp(log_weights)
         placed.append(given.marginal.place(points, fixed))
         logs.append(log_weights + np.log(share))

@@ -848,7 +848,7 @@ class ConjugatePosterior(Fitted):
         return self.reward_cells.num_rewards_observed()
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and the log evidence, for `describe`."""
+        """How it was inferred, and the log evidence, for `print`."""
         return {
             "method": f"{self.method} (closed form, no Monte Carlo error)",
             "log evidence": f"{float(self.log_evidence):.6g} = log p(next states, rewards | states, actions)",

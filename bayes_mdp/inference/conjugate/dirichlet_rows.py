@@ -287,7 +287,10 @@ class DirichletRows(Module):
                 return self._sample_beside(key, values, *pseudo)
             last = jnp.broadcast_to(pseudo[1], (*values.shape[:-1], 1)).astype(values.dtype)
             rows, values = self._with_outcome(pseudo[0]), jnp.concatenate([values, last], -1)
-        return (rows if plain else rows._inflate(inflation)).sample_expectation(key, values)
+        if not plain:
+            prior, counts = (jnp.asarray(x) / inflation for x in (rows.prior, rows.counts))
+            rows = dataclasses.replace(rows, prior=prior, counts=counts, unit_prior=False)
+        return rows.sample_expectation(key, values)
 
     def _sample_beside(
         self, key: PRNGKeyArray, values: Float[AnyArray, "*#S O"], count: RealScalar, value: RealScalar
@@ -318,10 +321,6 @@ class DirichletRows(Module):
         known = None if self.known is None else with_last(self.known, 0.0)
         tables = {"prior": prior, "counts": counts, "column": column, "known": known}
         return dataclasses.replace(self, shape=(*self.shape[:-1], self.shape[-1] + 1), unit_prior=False, **tables)
-
-    def _inflate(self, inflation: RealScalar) -> "DirichletRows":
-        prior, counts = (jnp.asarray(x) / inflation for x in (self.prior, self.counts))
-        return dataclasses.replace(self, prior=prior, counts=counts, unit_prior=False)
 
     def expectation(self, values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:
         """sum_o E[P(o | s, a)] values(o); listed counts and listed known rows never build the rows."""

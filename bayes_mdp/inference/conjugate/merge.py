@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, merge_sources
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
-from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import check_bool, described
 
@@ -84,8 +83,8 @@ def merge(posteriors: Sequence[ConjugatePosterior], *, allow_duplicates: bool = 
 
 def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) -> None:
     """Refuse two posteriors whose priors are not the same, array by array (tables and masks included)."""
-    for part_name, part in (("space", _space), ("prior", _prior)):
-        expected, present = part(first), part(other)
+    parts = {"space": (first.space, other.space), "prior": (_prior(first), _prior(other))}
+    for part_name, (expected, present) in parts.items():
         # Equal prior and space, leaf by leaf; nan marks what does not exist, and equals itself here.
         is_equal = jax.tree.structure(expected) == jax.tree.structure(present) and all(
             np.array_equal(a, b, equal_nan=True)
@@ -95,10 +94,6 @@ def _check_same(first: ConjugatePosterior, other: ConjugatePosterior, i: int) ->
             raise ValueError(
                 f"posteriors[{i}] has another {part_name} than posteriors[0], expected shards inferred from one prior"
             )
-
-
-def _space(posterior: ConjugatePosterior) -> StateActionSpace:
-    return posterior.space
 
 
 def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, Rewards]:

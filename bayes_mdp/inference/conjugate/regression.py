@@ -234,9 +234,6 @@ class RegressionRewards(Rewards):
         names = ", ".join(repr(name) for name, _ in self.sites)
         return f"mean rewards of several pairs are linear in the same weights (site {names})"
 
-    def _place(self, cell: Index, outcome: Outcome) -> Index:
-        return (*cell, outcome) if self.by_outcome else tuple(cell)
-
     def _residual(self, place: Index, reward: Weight) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Features, noise precision and residual (from the prior mean) of rewards."""
         x = pick(self.features, place)
@@ -265,7 +262,7 @@ class RegressionRewards(Rewards):
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
     ) -> tuple["RegressionRewards", RealScalar]:
         """The belief after rewards at cells; see `Rewards.observe`."""
-        x, precision, residual = self._residual(self._place(cell, outcome), reward)
+        x, precision, residual = self._residual(self.place(cell, outcome), reward)
         # The known precisions enter the density by their logarithms alone.
         return self._add(x, precision, residual, weight, 0.0), xp.sum(0.5 * weight * xp.log(precision))
 
@@ -281,10 +278,10 @@ class RegressionRewards(Rewards):
     def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """The marginal of one more reward under the belief after data."""
         fit = self._fit()
-        x, precision, _ = self._residual(self._place(cell, outcome), reward)
+        x, precision, _ = self._residual(self.place(cell, outcome), reward)
         weight = xp.asarray(weight)
         taken = weight != 0
-        offset = pick(self.offset, self._place(cell, outcome))
+        offset = pick(self.offset, self.place(cell, outcome))
         residual = xp.where(taken, reward - offset - xp.matmul(x, fit.mean), 0.0)
         # One more row of precision w: the determinant grows by 1 + w s, the excess by w e^2 / (1 + w s), s = x' V x.
         data_precision = weight * precision

@@ -19,7 +19,6 @@ from bayes_mdp.inference.conjugate.rewards import (
     SiteDraws,
     Weight,
     density_by_weight,
-    refuse_impossible,
 )
 from bayes_mdp.inference.conjugate.site_table import (
     Sites,
@@ -71,7 +70,7 @@ class RewardCells(Rewards):
     independent: bool = eqx.field(static=True)
     distinct: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
-    known_law: dist.Distribution | None = None
+    known_law: dist.Distribution | None = None  # type: ignore[override]
     coefficient: Cells | None = None
     offset: Cells | None = None
 
@@ -277,10 +276,6 @@ class RewardCells(Rewards):
             offset=offset,
         )
 
-    def place(self, cell: Index, outcome: Outcome) -> Index:
-        """Index of the cells of the law."""
-        return (*cell, outcome) if self.by_outcome else tuple(cell)
-
     def element(self, cell: Index, outcome: Outcome) -> Int[AnyArray, "..."]:
         """Index of the site element of (step,) state, action `cell` and outcome; M where the reward is known."""
         return index_of_entry(self.cell, self.place(cell, outcome), self.shape, self.data.shape[0])
@@ -344,20 +339,16 @@ class RewardCells(Rewards):
         unknown = self.prior.has_constant or self.known_law is not None
         return replace(self, data=data), xp.where(unknown, np.nan, stretch)
 
-    def belief_at(self, cell: Index, outcome: Outcome) -> tuple[RewardBelief, Bool[AnyArray, "..."]]:
-        """The belief after data at cells, and whether there is one (else the reward is known)."""
-        element = self.element(cell, outcome)
-        prior, data = jax.tree.map(lambda x: pick(x, element), (self.prior, self.data))
-        return prior.after(data), element < self.data.shape[0]
-
     def log_predictive(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> LogDensity:
         """The marginal of one more reward under the belief after data."""
-        belief, believed = self.belief_at(cell, outcome)
-        weight = xp.asarray(weight)
+        element, weight = self.element(cell, outcome), xp.asarray(weight)
+        prior, data = jax.tree.map(lambda x: pick(x, element), (self.prior, self.data))
+        belief = prior.after(data)
         # One more reward has statistics of its own: their marginal under the belief after data is its predictive.
         density = belief.log_marginal(belief.statistics(weight, self.standardised(cell, outcome, reward)))
         constant = self.log_constant(cell, outcome, reward, weight) if self.has_constant else 0.0
-        return xp.where(believed & (weight != 0), density, 0.0) + constant
+        # The element M stands for a known reward, of which nothing is believed.
+        return xp.where((element < self.data.shape[0]) & (weight != 0), density, 0.0) + constant
 
     def log_evidence(self) -> RealScalar:
         """Log density of the observed rewards, as a sequence, less the data's own constants."""
@@ -378,23 +369,6 @@ class RewardCells(Rewards):
             jax.tree.map(lambda x, y: np.where(is_known, x, y), replace(known, law=family.law), family),
             by_outcome=self.by_outcome,
         )
-
-    def check_rewards(
-        self,
-        name: str,
-        cell: Index,
-        outcome: Int[np.ndarray, "*N"],
-        reward: Float[np.ndarray, "*N"],
-        seen: Bool[np.ndarray, "*N"],
-    ) -> None:
-        """Refuse what the law of a cell cannot give: above its own `total_count`, of density zero where it is known.
-
-        Raises:
-            ValueError: names the first one.
-        """
-        self.support().at(cell, outcome).check(name, reward, seen)
-        if self.known_law is not None:
-            refuse_impossible(name, reward, self.log_constant(cell, outcome, reward, seen.astype(float)))
 
     def before_data(self) -> "RewardCells":
         """The belief before any data."""

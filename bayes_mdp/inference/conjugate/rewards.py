@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar, Self, TypeAlias
 
 import equinox as eqx
@@ -68,6 +69,11 @@ class Rewards(Module):
     def has_moments(self) -> bool:
         """Whether `Counts`, which hold moments of the rewards, are data for this belief."""
         return True
+
+    @property
+    def known_law(self) -> dist.Distribution | None:
+        """The law of one reward where nothing of it is unknown; None: such rewards are numbers, or there are none."""
+        return None
 
     @abc.abstractmethod
     def mean(self) -> Cells:
@@ -136,10 +142,6 @@ class Rewards(Module):
             prior: of the components of a mixture; None: one prior.
         """
 
-    def sample_with_noise(self, key: PRNGKeyArray) -> tuple[Cells, Cells]:
-        """One draw of the mean rewards and of the variance of one reward around them."""
-        return self.gather_from_draw(self.sample_sites(key))
-
     @abc.abstractmethod
     def variance_of_average(self, probs: Float[AnyArray, "*H S A O"]) -> Float[AnyArray, "*H S A"]:
         """Var[sum_o probs_o r_o] of each pair, where rewards depend on the outcome."""
@@ -147,6 +149,10 @@ class Rewards(Module):
     @abc.abstractmethod
     def shared_parameters(self, space: StateActionSpace) -> str | None:
         """The first two pairs that share a parameter, and its site, in words; None: no two do. Host side."""
+
+    def place(self, cell: Index, outcome: Outcome) -> Index:
+        """Index of the cells of the law."""
+        return (*cell, outcome) if self.by_outcome else tuple(cell)
 
     @abc.abstractmethod
     def observe(self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight) -> tuple[Self, RealScalar]:
@@ -183,13 +189,23 @@ class Rewards(Module):
         reward: Float[np.ndarray, "*N"],
         seen: Bool[np.ndarray, "*N"],
     ) -> None:
-        """Refuse rewards that their cells cannot give; the message calls them `name`. Host side.
+        """Refuse rewards that their cells cannot give, or of density zero under a known law. Host side.
+
+        Args:
+            name: of the rewards in the message.
+            cell, outcome: of each reward.
+            reward: numbers.
+            seen: whether they are looked at.
 
         Raises:
             ValueError: names the first one that was seen.
         """
         # At the cell, and at the outcome where rewards depend on it.
         self.support().at(cell, outcome).check(name, reward, seen)
+        if self.known_law is not None:
+            # Weight one where a reward was seen; zero elsewhere.
+            log_density = np.asarray(self.log_predictive(cell, outcome, reward, seen.astype(float)))
+            require(log_density == -np.inf, name, reward, "a reward that the law of its state and action can give")
 
     @abc.abstractmethod
     def before_data(self) -> Self:
@@ -234,7 +250,7 @@ class KnownRewards(Rewards):
 
     known: Cells
     by_outcome: bool = eqx.field(static=True, default=False)
-    known_law: dist.Distribution | None = None
+    known_law: dist.Distribution | None = None  # type: ignore[override]
     learns: ClassVar[bool] = False
 
     @property
@@ -327,7 +343,7 @@ class KnownRewards(Rewards):
         if self.known_law is None:
             return xp.zeros(np.shape(weight))
         # A law by outcome is read at the outcome of each transition.
-        law = law_at(self.known_law, (*cell, outcome) if self.by_outcome else cell)
+        law = law_at(self.known_law, self.place(cell, outcome))
         return density_by_weight(law, reward, weight)
 
     def log_evidence(self) -> RealScalar:
@@ -340,24 +356,6 @@ class KnownRewards(Rewards):
             return make_support(np.asarray(self.known), np.asarray(self.known), by_outcome=self.by_outcome)
         # A law without a known support may give anything.
         return support_of(self.known_law, by_outcome=self.by_outcome) or anything(type(self.known_law).__name__)
-
-    def check_rewards(
-        self,
-        name: str,
-        cell: Index,
-        outcome: Int[np.ndarray, "*N"],
-        reward: Float[np.ndarray, "*N"],
-        seen: Bool[np.ndarray, "*N"],
-    ) -> None:
-        """Refuse rewards that are not the known ones, or of density zero under the known law of their cell.
-
-        Raises:
-            ValueError: names the first one.
-        """
-        super().check_rewards(name, cell, outcome, reward, seen)
-        if self.known_law is not None:
-            # Weight one where a reward was seen; zero elsewhere.
-            refuse_impossible(name, reward, self.log_predictive(cell, outcome, reward, seen.astype(float)))
 
     def before_data(self) -> "KnownRewards":
         """The same."""
@@ -376,7 +374,7 @@ class KnownRewards(Rewards):
         known = pick(self.mean(), step)
         law = None if self.known_law is None else law_at(self.known_law, (step, *np.indices(known.shape)))
         # The law at a step: its index fixed, all others left.
-        return _known(known, self.by_outcome, law)
+        return replace(self, known=known, known_law=law)
 
 
 def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) -> LogDensity:
@@ -391,15 +389,6 @@ def density_by_weight(law: dist.Distribution, reward: Weight, weight: Weight) ->
     return xp.where(taken, weight * xp.where(possible, law.log_prob(inside), -np.inf), 0.0)
 
 
-def refuse_impossible(name: str, reward: Float[np.ndarray, "*N"], log_density: LogDensity) -> None:
-    """Refuse rewards of log density minus infinity. Host side.
-
-    Raises:
-        ValueError: names the first one.
-    """
-    require(np.asarray(log_density) == -np.inf, name, reward, "a reward that the law of its state and action can give")
-
-
 def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distribution | None = None) -> KnownRewards:
     """Known rewards [*H S A], or [*H S A O] with `by_outcome`.
 
@@ -408,8 +397,4 @@ def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distri
     """
     mean = np.asarray(mean, float)
     check_finite("reward", mean)
-    return _known(mean, by_outcome, law)
-
-
-def _known(mean: Cells, by_outcome: bool, law: dist.Distribution | None) -> KnownRewards:
     return KnownRewards(mean, by_outcome, law)  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)

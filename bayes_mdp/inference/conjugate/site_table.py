@@ -8,6 +8,7 @@ stacked rows and reward parameters to the values of the program's own sites (`Si
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +19,7 @@ from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 
 Sites = tuple[tuple[str, tuple[int, ...]], ...]
+ArrayT = TypeVar("ArrayT", np.ndarray, Array)
 
 
 def unless_identity(table: ArrayLike, size: int, name: str) -> Int[np.ndarray, "*cells"] | None:
@@ -84,6 +86,18 @@ def _site(element: int, sites: Sites) -> str:
     return ""
 
 
+def split_sites(flat: ArrayT, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, ArrayT]:
+    """{site: value} of one vector, in which each is a piece, in order (views of NumPy's).
+
+    Args:
+        flat: the vector.
+        shapes: of the sites.
+    """
+    stops = np.cumsum([int(np.prod(shape)) for shape in shapes.values()]).tolist()
+    pieces = zip(shapes.items(), [0, *stops], stops, strict=False)
+    return {name: flat[start:stop].reshape(shape) for (name, shape), start, stop in pieces}
+
+
 @dataclass(frozen=True, eq=False)
 class SiteTable:
     """Which element of the program's conjugate sites lies where in a closed form. Compares by content.
@@ -142,13 +156,7 @@ class SiteTable:
         for elements, drawn in parts:
             place = np.where(np.asarray(elements) < 0, size, elements)
             flat = flat.at[place].set(jnp.asarray(drawn, flat.dtype).reshape(place.shape), mode="drop")
-        values, start = {}, 0
-        # Sites in the order of the program, each a piece of the one vector.
-        for name, shape in self.shapes:
-            stop = start + int(np.prod(shape))
-            values[name] = flat[start:stop].reshape(shape)
-            start = stop
-        return values
+        return split_sites(flat, dict(self.shapes))
 
 
 def site_rows(elements: Int[np.ndarray, "M K"], size: int) -> Int[np.ndarray, "M K"] | None:

@@ -168,7 +168,7 @@ class Reader:
     def _unknown(self, equation: JaxprEqn, inputs: list[Value]) -> list[Value]:
         """Anything else: free of conjugate sites where all inputs are."""
         entries = [self.domain.entries(x) for x in inputs]
-        sites = frozenset().union(*(x.sites for x in entries))
+        sites = sites_of(*entries)
         # The safe answer: new symbols, equal to nothing else; opaque as soon as a conjugate site goes in.
         outputs: list[Value] = []
         for variable in equation.outvars:
@@ -205,10 +205,6 @@ def compute_known(jaxpr: Jaxpr, equation: JaxprEqn, inputs: Sequence[AnyArray]) 
 def _move(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
     move = PRIMITIVES[equation.primitive.name]
     return mapped(operands[0], lambda x: move(x, **equation.params))
-
-
-def _pass(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
-    return operands[0]
 
 
 def _concatenate(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
@@ -364,10 +360,6 @@ def sum_of(domain: Domain, x: Entries, y: Entries) -> Entries:
     return widened(answer, shape)
 
 
-def _neg(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
-    return _negative(domain, plain(operands[0]))
-
-
 def _negative(domain: Domain, x: Entries) -> Entries:
     turned = {
         name: domain.symbols.arithmetic("neg", np.negative, getattr(x, name)) for name in ("coefficient", "offset")
@@ -469,10 +461,6 @@ def _power(domain: Domain, x: Entries, exponent: ArrayLike) -> Entries:
 
 def _power_rule(exponent: float) -> EntriesRule:
     return lambda domain, equation, operands: _power(domain, plain(operands[0]), exponent)
-
-
-def _integer_pow(domain: Domain, equation: JaxprEqn, operands: list[Entries]) -> Entries:
-    return _power(domain, plain(operands[0]), float(equation.params["y"]))
 
 
 def _pow(domain: Domain, equation: JaxprEqn, inputs: list[Value]) -> Entries:
@@ -613,16 +601,16 @@ RULES: dict[str, Rule] = {
             # entries are moved
             **dict.fromkeys(MOVES, _move),
             **dict.fromkeys(("concatenate", "stack"), _concatenate),
-            **dict.fromkeys(("device_put", "stop_gradient", "sharding_constraint"), _pass),
+            **dict.fromkeys(("device_put", "stop_gradient", "sharding_constraint"), lambda domain, equation, x: x[0]),
             # arithmetic
             **dict.fromkeys(_ENTRYWISE.split(), _elementwise),
             "convert_element_type": _convert,
             "add": _add,
             "sub": _sub,
-            "neg": _neg,
+            "neg": lambda domain, equation, x: _negative(domain, plain(x[0])),
             "mul": _mul,
             "div": _div,
-            "integer_pow": _integer_pow,
+            "integer_pow": lambda domain, equation, x: _power(domain, plain(x[0]), float(equation.params["y"])),
             "square": _power_rule(2.0),
             "sqrt": _power_rule(0.5),
             "rsqrt": _power_rule(-0.5),

@@ -93,8 +93,8 @@ def union_of(flows: PyTree) -> frozenset[str]:
 
 
 def output_flows(jaxpr: Jaxpr, inputs: Sequence[Flow]) -> list[Flow]:
-    # Equation by equation: every variable has one flow.
     """What the outputs of `jaxpr` are made of, if its inputs are made of `inputs`; its constants are known numbers."""
+    # Equation by equation: every variable has one flow.
     flows: dict[Var, Flow] = dict.fromkeys(jaxpr.constvars, KNOWN)
     flows.update(zip(jaxpr.invars, inputs, strict=True))
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from bayes_mdp.inference.conjugate.site_table import split_sites
 from bayes_mdp.inference.detection.dataflow import Reader
 from bayes_mdp.inference.detection.entries import NONE, OPAQUE, Domain, Entries, Symbols, Value, elements_of, symbols_of
 from bayes_mdp.inference.detection.trace import KEY, KNOWN, Laws, Outputs, Program, Site
@@ -86,12 +87,7 @@ class Layout(NamedTuple):
 
     def split(self, flat: Shaped[np.ndarray, "..."]) -> dict[str, np.ndarray]:
         """{site: value} of one vector (views)."""
-        values, start = {}, 0
-        for name, shape in self.shapes.items():
-            stop = start + int(np.prod(shape))
-            values[name] = flat[start:stop].reshape(shape)
-            start = stop
-        return values
+        return split_sites(flat, self.shapes)
 
     def site(self, element: int) -> str:
         """The site of an element."""
@@ -274,10 +270,6 @@ class Probe:
         known = (entries.element == NONE) & self.symbols.known(entries.offset) & (entries.transform is None)
         return np.asarray(self.symbols.affine_in_element(entries, 1.0, 0.0) | known)
 
-    def complements(self, entries: Entries) -> Bool[np.ndarray, "..."]:
-        """Where an entry is one less one element that lies between zero and one."""
-        return self.symbols.affine_in_element(entries, -1.0, 1.0)
-
     def affine(self, entries: Entries) -> Bool[np.ndarray, "..."]:
         """Where an entry is offset + coefficient times one element, both known, or a known number."""
         symbols = self.symbols
@@ -317,7 +309,8 @@ class Probe:
 
     def select_or_complement(self, law: str, entries: Entries) -> Int[np.ndarray, "*cells"]:
         """As `select`; one less an element e (of a Beta site) counts as the element N + e, its complement."""
-        turned = self.complements(entries)
+        # Where an entry is one less one element.
+        turned = self.symbols.affine_in_element(entries, -1.0, 1.0)
         if not turned.any():
             return self.select(law, entries)
         symbols, shape = self.symbols, entries.shape

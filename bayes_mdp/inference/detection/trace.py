@@ -129,7 +129,7 @@ class Law(NamedTuple):
     by_outcome: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Program:
     """A traced prior. Two programs with the same `fingerprint` are the same computation.
 
@@ -147,24 +147,18 @@ class Program:
         fingerprint: digest of all of the above but `plates`, which only describe.
     """
 
-    prior: Isolated
-    space: StateActionSpace
-    sites: tuple[Site, ...]
-    law: Law
-    values: Mapping[str, jax.ShapeDtypeStruct] = field(repr=False)
-    closed: ClosedJaxpr = field(repr=False)
-    outputs: "Outputs" = field(repr=False)
-    evaluate: Evaluate = field(repr=False)
-    reward_at: Callable[[Mapping[str, ArrayLike]], RewardTable] = field(repr=False)
-    supports: Mapping[str, np.ndarray] = field(repr=False)
-    plates: Mapping[str, tuple[str, ...]] = field(repr=False)
+    prior: Isolated = field(compare=False)
+    space: StateActionSpace = field(compare=False)
+    sites: tuple[Site, ...] = field(compare=False)
+    law: Law = field(compare=False)
+    values: Mapping[str, jax.ShapeDtypeStruct] = field(repr=False, compare=False)
+    closed: ClosedJaxpr = field(repr=False, compare=False)
+    outputs: "Outputs" = field(repr=False, compare=False)
+    evaluate: Evaluate = field(repr=False, compare=False)
+    reward_at: Callable[[Mapping[str, ArrayLike]], RewardTable] = field(repr=False, compare=False)
+    supports: Mapping[str, np.ndarray] = field(repr=False, compare=False)
+    plates: Mapping[str, tuple[str, ...]] = field(repr=False, compare=False)
     fingerprint: str
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and self.fingerprint == other.fingerprint
 
     @property
     def latents(self) -> tuple[Site, ...]:
@@ -248,19 +242,13 @@ def trace_program(prior: Prior, space: StateActionSpace) -> Program:
     return _trace_ready(_Ready(prior, space, digest))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Ready:
     """A prior of this package, with all that it is made from; equal ones have one `fingerprint`."""
 
-    prior: Prior
-    space: StateActionSpace
+    prior: Prior = field(compare=False)
+    space: StateActionSpace = field(compare=False)
     fingerprint: str
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Ready) and self.fingerprint == other.fingerprint
 
 
 @traced_alone

@@ -210,11 +210,6 @@ class CountedSamples(PosteriorSamples):
         return jnp.asarray(self.visits)
 
 
-def _same_lists(mdps: SparseMDP) -> bool:
-    """Whether all draws list the same successors; False where that cannot be looked into."""
-    return is_concrete(mdps.successor) and bool((mdps.successor == mdps.successor[:1]).all())
-
-
 def posterior_samples(
     mdps: MDP | SparseMDP, *, weights: ArrayLike | None = None, visits: ArrayLike | None = None
 ) -> PosteriorSamples:
@@ -240,8 +235,11 @@ def posterior_samples(
             f"mdps has rows of shape {size}, those of one MDP, expected an axis of draws before: sample(key, (N,))"
         )
     # Draws with lists of their own have no common sparse mean: dense rows for all.
-    if isinstance(mdps, SparseMDP) and not _same_lists(mdps):
-        mdps = jax.vmap(SparseMDP.to_dense)(mdps)
+    # (Inside a trace it cannot be looked into whether they have.)
+    if isinstance(mdps, SparseMDP):
+        lists = mdps.successor
+        if not is_concrete(lists) or (lists != lists[:1]).any():
+            mdps = jax.vmap(SparseMDP.to_dense)(mdps)
     number, *pairs = mdps.reward.shape
     if weights is not None:
         check_not_negative("weights", weights)

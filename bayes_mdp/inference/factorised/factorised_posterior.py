@@ -9,7 +9,7 @@ with every other site as a hyperparameter of which the rows are free.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 import equinox as eqx
@@ -36,7 +36,7 @@ from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, MOST_NUMBERS, Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, with_capacity
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, overflow, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
 from bayes_mdp.inference.summary import LatentSites, program_data
@@ -189,7 +189,7 @@ class FactorisedPosterior(ConjugatePosterior):
                 return replace(self, reward_cells=rewards)
         with jax.enable_x64(np.asarray(self.log_weights).dtype == np.float64):
             # Copies: JAX may hold 32-bit versions of the arrays themselves.
-            return jax.tree.map(np.asarray, _refit_rewards(jax.tree.map(np.array, self), key))
+            return jax.tree.map(np.asarray, _refit(jax.tree.map(np.array, self), key))
 
     def _refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
         key_run, key_thin = jax.random.split(key)
@@ -322,11 +322,7 @@ class FactorisedPosterior(ConjugatePosterior):
     def _check_buffer(self, more: int) -> None:
         data = self.rewards.data_statistics
         if isinstance(data, Rows) and int(data.used) + more > data.capacity:
-            raise ValueError(
-                f"the buffer of the belief is for {data.capacity} rewards and holds {int(data.used)} (a "
-                f"{getattr(self.rewards.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
-                "posterior.reserve(num_transitions) before it is used in a compiled loop"
-            )
+            raise ValueError(overflow(data, self.rewards.law))
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`reward_mean` in each draw of its chains; empty where the draws are not those of its chains. Host side."""
@@ -342,7 +338,7 @@ class FactorisedPosterior(ConjugatePosterior):
         return problems + few_draws_left(float(self.effective_sample_size()), self.num_draws)
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         drawn = f"{self.num_draws} draws" if self.mcmc is None else self.mcmc.described()
         integration = self.rewards.integration
         if integration is not None and np.isfinite(integration.error):
@@ -368,30 +364,13 @@ def _learn_rows(posterior: FactorisedPosterior, transitions: Transitions, weight
         return jax.tree.map(np.asarray, _learn(*jax.tree.map(np.array, (posterior, transitions, weights))))
 
 
-@jax.jit
-def _learn(
-    posterior: FactorisedPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]
-) -> FactorisedPosterior:
-    return posterior.update(transitions, weight)
+# Compiled once for the shapes of the data.
+_learn = jax.jit(FactorisedPosterior.update)
+_refit = jax.jit(FactorisedPosterior._refit)
+_densities = jax.jit(SampledRewards._densities)
 
 
-@jax.jit
-def _refit_rewards(posterior: FactorisedPosterior, key: PRNGKeyArray) -> FactorisedPosterior:
-    return posterior._refit(key)
-
-
-@jax.jit
-def _densities(
-    rewards: SampledRewards,
-    cell: tuple[AnyArray, ...],
-    outcome: AnyArray,
-    reward: Float[AnyArray, " K"],
-    weight: Float[AnyArray, " K"],
-) -> Float[Array, "N K"]:
-    return rewards._densities(cell, outcome, reward, weight)
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Factors:
     """A program in two parts. Compares by what the program computes.
 
@@ -403,15 +382,9 @@ class Factors:
     """
 
     program: Program
-    rows: ConjugatePosterior
-    reward_sites: tuple[str, ...]
-    rewards: Prior
-
-    def __hash__(self) -> int:
-        return hash(self.program)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Factors) and self.program == other.program
+    rows: ConjugatePosterior = field(compare=False)
+    reward_sites: tuple[str, ...] = field(compare=False)
+    rewards: Prior = field(compare=False)
 
 
 @program_cache
@@ -539,6 +512,8 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
             f"discrete, improper, or more than {MOST_NUMBERS} numbers, expected 'factorised': chains draw it"
         )
 
+    before_data = jax.jit(lambda key, data: sampled_rewards(recipe, recipe.draw_prior(key), data))
+
     def joined(rows: ConjugatePosterior, rewards: SampledRewards) -> FactorisedPosterior:
         return FactorisedPosterior(
             rows.transition_probs,
@@ -556,14 +531,15 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
 
     def summarise(transitions: Transitions) -> tuple[ConjugatePosterior, DataStatistics]:
         # Next states inform the rows, rewards given their outcomes the rest.
-        return _belief(factors).update(without_rewards(transitions)), recipe.summarise(transitions)
+        rows = jax.tree.map(np.array, factors.rows).update(without_rewards(transitions))
+        return rows, recipe.summarise(transitions)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> FactorisedPosterior:
-        rows = _belief(factors) if data is None else refit(_belief(factors), without_rewards(data))
+        rows = jax.tree.map(np.array, factors.rows) if data is None else refit(factors.rows, without_rewards(data))
         statistics = statistics_on_host(recipe, no_transitions() if data is None else data)
         # Before data both parts are draws of the prior.
         if data is None and recipe.drawable:
-            rewards = _prior_by_draws(recipe, key, statistics)
+            rewards = before_data(key, statistics)
         elif weighted:
             rewards = by_weight(key, statistics)
         else:
@@ -602,18 +578,7 @@ def allows_weights(factors: Factors, method: NUTS) -> bool:
     return allows_integral(_recipe_of(factors, method))
 
 
-def _belief(factors: Factors) -> ConjugatePosterior:
-    """A copy, as JAX keeps what it is given."""
-    return jax.tree.map(np.array, factors.rows)
-
-
 @partial(jax.jit, static_argnums=0)
 def _draw_rewards(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
     """Draws given the data, compiled once for equal recipes and shapes."""
     return sampled_rewards(recipe, recipe.draw(key, data), data)
-
-
-@partial(jax.jit, static_argnums=0)
-def _prior_by_draws(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
-    """Draws before any data, likewise."""
-    return sampled_rewards(recipe, recipe.draw_prior(key), data)

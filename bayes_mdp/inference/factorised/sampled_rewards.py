@@ -24,7 +24,7 @@ from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.integrals.importance import Integration
 from bayes_mdp.inference.pair_draws import draw_by_weight
 from bayes_mdp.inference.sampled.algorithms import Drawn as SamplerOutput
-from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, sums_of
+from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, add_rewards, num_rewards, sums_of
 from bayes_mdp.inference.sampled.recipe import Recipe
 from bayes_mdp.mdp import Counts, StateActionSpace
 from bayes_mdp.mdp.data.transitions import merge_moments
@@ -278,9 +278,7 @@ class SampledRewards(Rewards):
 
     def num_rewards_observed(self) -> float:
         """Number of observed rewards."""
-        data = self.data_statistics
-        number = np.asarray(data.counts.reward_count) if isinstance(data, Statistics) else np.asarray(data.weight) != 0
-        return float(number.sum())
+        return num_rewards(self.data_statistics)
 
 
 def _noise(table: RewardTable) -> Cells:

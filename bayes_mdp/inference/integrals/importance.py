@@ -142,16 +142,13 @@ class _Proposal(NamedTuple):
         return _Proposal(total[parts] / total[parts].sum(), np.stack(centres), np.stack(roots))
 
 
-def integrate_by_draws(
-    rng: np.random.Generator, log_density: LogDensity, modes: list[Mode], effective: float = LEAST_EFFECTIVE
-) -> Draws:
+def integrate_by_draws(rng: np.random.Generator, log_density: LogDensity, modes: list[Mode]) -> Draws:
     """The integral of exp(`log_density`) by weighted draws.
 
     Args:
         rng: of the draws.
         log_density: of points.
         modes: the heaviest first; the first draws are made about these.
-        effective: how many independent draws they are to be worth.
 
     Raises:
         NotIntegrableError: the weights are not to be relied on, or too few draws carry them.
@@ -168,11 +165,11 @@ def integrate_by_draws(
         # Several sizes are tried: a heavy tail may look light in one of them by chance.
         error = shape_error(k, len(logs))
         light = k + error < LARGEST_K
-        if light and worth >= effective:
+        if light and worth >= LEAST_EFFECTIVE:
             break
         if 2 * number > MOST_DRAWS:
             why = f"the tail of the weights is too heavy (Pareto k = {k:.2f} +- {error:.2f})"
-            too_few = f"{number} draws are worth {worth:.0f} independent ones, of {effective:.0f}"
+            too_few = f"{number} draws are worth {worth:.0f} independent ones, of {LEAST_EFFECTIVE:.0f}"
             raise NotIntegrableError(too_few if light else why)
         if not light:
             # A tail that the proposal lacks: it is refitted to what has been seen of it, and draws start anew.

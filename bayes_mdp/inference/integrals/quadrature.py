@@ -328,10 +328,6 @@ def _from_grid(mode: Mode, t: Float[np.ndarray, "N D"]) -> tuple[Float[np.ndarra
     return points, np.log(np.cosh(STRETCH * t)).sum(-1) + np.log(np.diag(mode.root)).sum()
 
 
-def _to_grid(mode: Mode, points: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
-    return np.arcsinh(STRETCH * mode.standardise(points)) / STRETCH
-
-
 def integrate_by_grid(
     log_density: LogDensity,
     modes: list[Mode],
@@ -354,7 +350,8 @@ def integrate_by_grid(
     """
     centre = modes[0]
     # The box holds every known mode and all of `cover`, and grows until nothing is left outside of its faces.
-    in_grid = _to_grid(centre, np.concatenate([np.stack([mode.point for mode in modes]), cover]))
+    inside = np.concatenate([np.stack([mode.point for mode in modes]), cover])
+    in_grid = np.arcsinh(STRETCH * centre.standardise(inside)) / STRETCH
     low, high = np.minimum(in_grid.min(0) - 2.0, -FIRST), np.maximum(in_grid.max(0) + 2.0, FIRST)
     # As fine as the narrowest mode asks for, in the coordinates of the heaviest.
     relative = [np.linalg.norm(np.linalg.solve(centre.root, mode.root), axis=1).min() for mode in modes]

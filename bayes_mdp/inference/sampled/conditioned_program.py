@@ -238,6 +238,21 @@ def outcome_counts(data_statistics: DataStatistics) -> Float[AnyArray, "*H S A O
     return data_statistics.transitions if isinstance(data_statistics, Rows) else data_statistics.counts.transitions
 
 
+def num_rewards(data: DataStatistics) -> float:
+    """Number of observed rewards. Host side."""
+    number = np.asarray(data.weight) != 0 if isinstance(data, Rows) else np.asarray(data.counts.reward_count)
+    return float(number.sum())
+
+
+def overflow(rows: Rows, law: type[dist.Distribution] | None) -> str:
+    """In words, that a buffer of rewards is too small. Host side."""
+    return (
+        f"the buffer of the belief is for {rows.capacity} rewards and holds {int(rows.used)} (a "
+        f"{getattr(law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
+        "posterior.reserve(num_transitions) before it is used in a compiled loop"
+    )
+
+
 def _add(table: Float[AnyArray, "*cells"], index: Index, amount: Float[AnyArray, "*N"]) -> Float[Array, "*cells"]:
     table = jnp.asarray(table)
     return table.at[index].add(jnp.asarray(amount).astype(table.dtype))

@@ -52,7 +52,7 @@ class Facts(NamedTuple):
     by_outcome: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Recipe:
     """A prior, a method, and what is fixed about them (built by `recipe_for`).
 
@@ -73,18 +73,19 @@ class Recipe:
         by_outcome: whether the law of a reward depends on the outcome.
     """
 
-    prior: Prior | None = field(repr=False)
-    space: StateActionSpace
+    # The program is in the digest: equal computations have equal ones, whatever their objects are.
+    prior: Prior | None = field(repr=False, compare=False)
+    space: StateActionSpace = field(compare=False)
     method: Method
-    law: type[dist.Distribution] | None
-    latents: tuple[str, ...]
-    improper: tuple[str, ...]
-    drawable: bool
+    law: type[dist.Distribution] | None = field(compare=False)
+    latents: tuple[str, ...] = field(compare=False)
+    improper: tuple[str, ...] = field(compare=False)
+    drawable: bool = field(compare=False)
     digest: str
     rewards_only: bool = False
-    observed: Observed | None = ()
-    log_constant: float = 0.0
-    by_outcome: bool = False
+    observed: Observed | None = field(default=(), compare=False)
+    log_constant: float = field(default=0.0, compare=False)
+    by_outcome: bool = field(default=False, compare=False)
 
     @property
     def nuts(self) -> NUTS | None:
@@ -98,17 +99,6 @@ class Recipe:
             # What stands in the way, the prior itself first.
             return f"the prior is improper: ImproperUniform at {names} is no distribution to draw from"
         return NO_PROGRAM if self.prior is None else None if self.drawable else BENT
-
-    def __hash__(self) -> int:
-        # The program is in the digest.
-        return hash((self.digest, self.method, self.rewards_only))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Recipe):
-            return False
-        # The prior object itself is not compared: equal computations have equal digests.
-        identity, other_identity = ((r.digest, r.method, r.rewards_only) for r in (self, other))
-        return identity == other_identity
 
     @property
     def name(self) -> str:
@@ -319,8 +309,7 @@ def unconstrained_model(recipe: Recipe) -> UnconstrainedModel:
     Args:
         recipe: with its program.
     """
-    assert recipe.prior is not None
-    model = conditioned(recipe.prior, recipe.space, rewards_only=recipe.rewards_only)
+    model = _density(recipe)
     sites = trace_latents(model, None)
     shapes = {site["name"]: jax.ShapeDtypeStruct(np.shape(site["value"]), site["value"].dtype) for site in sites}
     discrete = {site["name"] for site in sites if site["fn"].support.is_discrete}

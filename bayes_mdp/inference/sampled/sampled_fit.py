@@ -59,12 +59,9 @@ SLOPE_TOLERANCE = 1e-5
 
 @lru_cache(maxsize=64)
 def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
-    def infer(key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
-        return posterior_after(recipe, key, data_statistics)
-
     nothing = jax.jit(lambda key, data_statistics: from_draws(recipe, recipe.draw_prior(key), data_statistics))
 
-    possible = PossibleOutcomes(recipe.space, partial(rows_of_prior, recipe))
+    possible = PossibleOutcomes(recipe.space, lambda batch: _draw(_common(recipe), batch)[0])
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> SampledPosterior:
         # Errors of the program before errors of the data, and both before anything is sampled.
@@ -85,7 +82,7 @@ def _fit_of(recipe: Recipe) -> Fit[SampledPosterior]:
         check_drawn_rows(recipe, posterior.transition_probs)
         return posterior
 
-    return Fit(recipe.name, recipe.space, recipe.summarise, infer, on_host)
+    return Fit(recipe.name, recipe.space, recipe.summarise, partial(posterior_after, recipe), on_host)
 
 
 def _starts_elsewhere(method: Method) -> bool:
@@ -181,11 +178,6 @@ BATCHES = 16
 """Batches of such draws at most: until one is possible (a factor may rule some out), or allows every transition."""
 
 
-def rows_of_prior(recipe: Recipe, batch: int) -> Float[np.ndarray, "N *H S A O"]:
-    """Rows of `FEW` draws; every batch has draws of its own. Host side, compiled once for a program."""
-    return _draw(_common(recipe), batch)[0]
-
-
 def check_rows_of_prior(recipe: Recipe) -> None:
     """Refuse a program whose rows are no probabilities, or do not sum to one, in a draw of the prior. Looked at once.
 
@@ -259,7 +251,7 @@ def _wrong_row(space: StateActionSpace, draws: Float[np.ndarray, "N *H S A O"], 
 
 
 def _draw(recipe: Recipe, batch: int) -> tuple[Float[np.ndarray, "N *H S A O"], Bool[np.ndarray, " N"]]:
-    """A batch of draws of the prior: the rows, and whether each draw is possible under factors and observations."""
+    """A batch of `FEW` draws of the prior: the rows, and whether each is possible under factors and observations."""
     with jax.enable_x64(True):
         rows, possible = _compile(recipe)(jax.random.fold_in(jax.random.key(0), batch))
         return np.asarray(rows), np.asarray(possible)
@@ -267,7 +259,6 @@ def _draw(recipe: Recipe, batch: int) -> tuple[Float[np.ndarray, "N *H S A O"], 
 
 @lru_cache(maxsize=64)
 def _compile(recipe: Recipe) -> jax.stages.Wrapped:
-
     def draw(key: PRNGKeyArray) -> tuple[Float[Array, "N *H S A O"], Bool[Array, " N"]]:
         sites = recipe.draw_prior(key, FEW).sites
         return recipe.tables(sites)[0], recipe.possible(sites)

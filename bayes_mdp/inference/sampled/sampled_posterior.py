@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -22,7 +21,9 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     RewardRows,
     Rows,
     add_data,
+    num_rewards,
     outcome_counts,
+    overflow,
     sums_of,
     with_capacity,
 )
@@ -223,7 +224,7 @@ class SampledPosterior(WeightedSamples, Fitted):
     def refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         """The same belief inferred anew given all data: same shapes and dtypes, equal weights.
 
-        Traceable, and slow. It keeps the chains or losses of its run where this belief has some (see `rerun`).
+        Traceable, and slow. It keeps the chains or losses of its run where this belief has some.
 
         Raises:
             ValueError: the buffer of rewards has overflowed (see `reserve`); inside a trace the weights are nan.
@@ -236,33 +237,22 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def _refit(self, key: PRNGKeyArray) -> "SampledPosterior":
         key_run, key_thin = jax.random.split(key)
+        # On the host one compiled program serves equal recipes; in a trace it is part of the caller's.
+        run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
+        refitted = run(self.recipe, key_run, self.data_statistics)
+        if isinstance(self.data_statistics, Rows):
+            # A trace cannot raise: there weights of nan are the sign.
+            lost = self.data_statistics.used > self.data_statistics.capacity
+            if is_concrete(lost) and lost:
+                raise ValueError(overflow(self.data_statistics, self.recipe.law))
+            refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
+        refitted = replace(refitted, share=self.share)
         # Draws that were thinned before are thinned again, so that the arrays of a compiled loop keep their shapes.
-        refitted = self.rerun(key_run)
         if (self.mcmc is None and self.losses is None) or refitted.num_draws != self.num_draws:
             refitted = refitted.thinned(key_thin, self.num_draws)
         if jax.tree.structure(refitted) != jax.tree.structure(self):
             raise ValueError("the chains of this belief are not those of its method, expected what infer returned")
         return jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), refitted, self)
-
-    def rerun(self, key: PRNGKeyArray) -> "SampledPosterior":
-        """As `refit`, in the size that the method has, with its diagnostics. Traceable.
-
-        Args:
-            key: of the sampler.
-
-        Raises:
-            ValueError: the buffer for rewards was too small (not inside a trace, where the weights are NaN).
-        """
-        # On the host one compiled program serves equal recipes; in a trace it is part of the caller's.
-        run = after_on_host if is_concrete(key, self.data_statistics) else posterior_after
-        refitted = run(self.recipe, key, self.data_statistics)
-        if isinstance(self.data_statistics, Rows):
-            # A trace cannot raise: there weights of nan are the sign.
-            lost = self.data_statistics.used > self.data_statistics.capacity
-            if is_concrete(lost) and lost:
-                raise ValueError(self._overflow())
-            refitted = replace(refitted, log_weights=jnp.where(lost, jnp.nan, refitted.log_weights))
-        return replace(refitted, share=self.share)
 
     def thinned(self, key: PRNGKeyArray, num: int) -> "SampledPosterior":
         """`num` of the draws, by weight (systematically), of equal weight and without diagnostics. Traceable.
@@ -379,20 +369,11 @@ class SampledPosterior(WeightedSamples, Fitted):
         if isinstance(self.data_statistics, Rows) and transitions.reward is not None:
             size = int(np.sum(np.broadcast_to(np.asarray(weight) != 0, np.shape(transitions.state))))
             if int(self.data_statistics.used) + size > self.data_statistics.capacity:
-                raise ValueError(self._overflow())
+                raise ValueError(overflow(self.data_statistics, self.recipe.law))
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
         return support_of_draws(self.rewards, self.recipe.law)
-
-    def _overflow(self) -> str:
-        rows = self.data_statistics
-        assert isinstance(rows, Rows)
-        return (
-            f"the buffer of the belief is for {rows.capacity} rewards and holds {int(rows.used)} (a "
-            f"{getattr(self.recipe.law, '__name__', 'known')} law keeps each one), expected a larger buffer: "
-            "posterior.reserve(num_transitions) before it is used in a compiled loop"
-        )
 
     @property
     def is_batch(self) -> bool:
@@ -421,15 +402,7 @@ class SampledPosterior(WeightedSamples, Fitted):
 
     def num_rewards_observed(self) -> float | None:
         """Number of observed rewards; None where all rewards are known."""
-        if self.rewards.law is None:
-            return None
-        data_statistics = self.data_statistics
-        number = (
-            (np.asarray(data_statistics.weight) != 0)
-            if isinstance(data_statistics, Rows)
-            else np.asarray(data_statistics.counts.reward_count)
-        )
-        return float(number.sum())
+        return None if self.rewards.law is None else num_rewards(self.data_statistics)
 
     def derived_tables(self) -> dict[str, Scalars]:
         """`transition_probs` and `reward_mean` in each draw of its chains.
@@ -444,7 +417,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         return {"transition_probs": of_array(rows, split), "reward_mean": of_array(rewards, split)}
 
     def method_lines(self) -> dict[str, str]:
-        """How it was inferred, and how many draws carry the weight, for `describe`."""
+        """How it was inferred, and how many draws carry the weight, for `print`."""
         chains = self.mcmc
         approximate = ", an approximation" if self.method in ("svi", "laplace") else ""
         drawn = f"{self.num_draws} draws{approximate}" if chains is None else chains.described()
@@ -464,7 +437,7 @@ class SampledPosterior(WeightedSamples, Fitted):
         sentences = Drawn(self.sites, self.mcmc, self.losses).problems(self.derived_tables())
         sentences += few_draws_left(float(self.effective_sample_size()), self.num_draws)
         if isinstance(self.data_statistics, Rows) and int(self.data_statistics.used) > self.data_statistics.capacity:
-            sentences.append(self._overflow())
+            sentences.append(overflow(self.data_statistics, self.recipe.law))
         return sentences
 
 
@@ -481,10 +454,8 @@ def _precision(posterior: SampledPosterior) -> AbstractContextManager[None]:
     return jax.enable_x64(True) if in_float64 else nullcontext()
 
 
-@partial(jax.jit, static_argnums=0)
-def after_on_host(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledPosterior:
-    """`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
-    return posterior_after(recipe, key, data_statistics)
+after_on_host = jax.jit(posterior_after, static_argnums=0)
+"""`posterior_after`, compiled once for equal recipes and shapes of data. Host side."""
 
 
 def from_draws(recipe: Recipe, drawn: Drawn, data_statistics: DataStatistics) -> SampledPosterior:
@@ -496,13 +467,6 @@ def from_draws(recipe: Recipe, drawn: Drawn, data_statistics: DataStatistics) ->
     )
 
 
-@jax.jit
-def _learn(posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]) -> SampledPosterior:
-    return posterior._learn(transitions, weight)
-
-
-@jax.jit
-def _densities(
-    posterior: SampledPosterior, transitions: Transitions, weight: Float[AnyArray, "*K"]
-) -> Float[Array, "N *K"]:
-    return posterior._log_likelihoods(transitions, weight)
+# Compiled once for the shapes of the data.
+_learn = jax.jit(SampledPosterior._learn)
+_densities = jax.jit(SampledPosterior._log_likelihoods)

@@ -212,11 +212,6 @@ class _Moments(NamedTuple):
     jensen: Array
 
 
-class _Nodes(NamedTuple):
-    weight: Array
-    displacement: AnyArray  # y - d
-
-
 def mixture_update(own: ReturnBelief, target: StudentT, quadrature: Quadrature = FAST) -> ReturnBelief:
     """`own` after one return of law `target`: the normal-gamma law nearest to the mixture ([BQL98] section 5.2).
 
@@ -278,8 +273,9 @@ def _moments(
     )
 
 
-def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> _Nodes:
-    """Nodes [*shape N] of a midpoint rule that resolves both centres, u = 0 and y = 0, however narrow either is.
+def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> tuple[Array, AnyArray]:
+    """Weights and y - d at the nodes [*shape N] of a midpoint rule that resolves both centres, u = 0 and y = 0, however
+    narrow either is.
 
     With u in units of `sharp` (about the width of its density), t = asinh(u) + asinh(d + k u) is a sinh substitution
     around both at once; its inverse is the root of a quadratic, and no singularity of the integrand comes nearer to the
@@ -302,7 +298,7 @@ def _nodes(d: AnyArray, k: AnyArray, dof: AnyArray, quadrature: Quadrature) -> _
     v = k * u
     a, b = jnp.sqrt(1.0 + u * u), jnp.sqrt(1.0 + (d + v) ** 2)
     density = jnp.exp(-0.5 * (dof + 1.0) * jnp.log1p((sharp * u) ** 2))
-    return _Nodes((grow + 1.0 / grow) * (a * b / (b + k * a)) * density, v)
+    return (grow + 1.0 / grow) * (a * b / (b + k * a)) * density, v
 
 
 def _edge(d: AnyArray, k: AnyArray, dof: AnyArray, tail: float) -> Array:
