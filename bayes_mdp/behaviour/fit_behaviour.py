@@ -21,7 +21,7 @@ from numpyro.distributions import constraints
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, check_model
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.behaviour.jumps import refuse_jumps
-from bayes_mdp.behaviour.likelihood import action_log_likelihood, check_possible, policy_log_probs
+from bayes_mdp.behaviour.likelihood import action_log_likelihood, check_possible, of_choices, policy_log_probs
 from bayes_mdp.inference.draws.chains import Chains, effective_size, run_chains, split_r_hat, warn_of
 from bayes_mdp.inference.draws.methods import NUTS, check_sampler
 from bayes_mdp.numerics.products import einsum
@@ -67,10 +67,8 @@ class Choices(dist.Distribution):
         return jax.random.categorical(key, self.log_probs, shape=(*sample_shape, *self.batch_shape))
 
     def log_prob(self, value: Int[AnyArray, "*sample P T"]) -> Float[Array, "*sample P T"]:  # type: ignore[override]
-        """Of the actions `value`. Sums over masks: they are no scatter backwards, which is slow on a CPU."""
-        taken = jnp.asarray(value)[..., None] == jnp.arange(self.log_probs.shape[-1])
-        log_likelihood = jnp.sum(jnp.where(taken, self.log_probs, 0.0), axis=-1)
-        return jnp.where(self.observed, log_likelihood, 0.0)
+        """Of the actions `value`."""
+        return of_choices(self.log_probs, value, self.observed)
 
 
 def numpyro_model(model: BehaviourModel, log: ChoiceLog, pooling: Pooling = "partial") -> Callable[..., None]:

@@ -5,11 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from bayes_mdp.behaviour.behaviour_model import BehaviourModel, Params, check_model, person_params
 from bayes_mdp.behaviour.choice_log import ChoiceLog
 from bayes_mdp.mdp import Transitions
+from bayes_mdp.utils.typing import AnyArray
 from bayes_mdp.utils.validation import check_type, is_concrete, require_alike
 
 
@@ -97,15 +98,17 @@ def _place_on_device(log: ChoiceLog) -> ChoiceLog:
 def _log_likelihood(
     model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
 ) -> Float[Array, "P T"]:
-    return of_choices(_filter(model, params, log), log)
+    return of_choices(_filter(model, params, log), log.action, log.observed)
 
 
-def of_choices(log_probs: Float[Array, "P T A"], log: ChoiceLog) -> Float[Array, "P T"]:
+def of_choices(
+    log_probs: Float[Array, "P T A"], action: Int[AnyArray, "*sample P T"], observed: Bool[AnyArray, "P T"]
+) -> Float[Array, "*sample P T"]:
     """The entries of the actions taken; 0 where no choice was observed. Traceable."""
-    taken = jnp.asarray(log.action)[..., None] == jnp.arange(log_probs.shape[-1])
+    taken = jnp.asarray(action)[..., None] == jnp.arange(log_probs.shape[-1])
     # `where`, not a product: 0 * -inf of an action not taken is no number. A sum over a mask is no scatter backwards.
     of_action = jnp.sum(jnp.where(taken, log_probs, 0.0), axis=-1)
-    return jnp.where(log.observed, of_action, 0.0)
+    return jnp.where(observed, of_action, 0.0)
 
 
 @eqx.filter_jit

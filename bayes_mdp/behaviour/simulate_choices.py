@@ -299,9 +299,8 @@ def _one_step(
         # The policy before every choice, given the observed past.
         # Actions do not enter the state of the next choice: the past is the observed one, so all are drawn at once.
         drawn = jax.random.categorical(key, log_probs)
-        taken = drawn[..., None] == jnp.arange(log_probs.shape[-1])
-        # The log-likelihood of what was drawn, on the records that were observed.
-        of_drawn = jnp.sum(jnp.where(log.observed, jnp.sum(jnp.where(taken, log_probs, 0.0), -1), 0.0))
-        return drawn, jnp.sum(of_choices(log_probs, log)), of_drawn
+        # The log-likelihood of what was chosen, and of what was drawn, on the records that were observed.
+        of_data, of_drawn = (jnp.sum(of_choices(log_probs, x, log.observed)) for x in (log.action, drawn))
+        return drawn, of_data, of_drawn
 
     return jax.lax.map(one, (keys, jax.tree.map(lambda x: jnp.asarray(x, float), params)))

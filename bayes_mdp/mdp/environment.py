@@ -55,7 +55,6 @@ class Picture:
     def __post_init__(self) -> None:
         check_type("positions", self.positions, tuple, "a tuple of (x, y)")
         spots = as_real("positions", self.positions, "(x, y) of every state")
-        # A map alone has no positions.
         if spots.shape != (0,) and (spots.ndim != 2 or spots.shape[1] != 2):  # a map alone has none
             raise ValueError(f"positions has shape {spots.shape}, expected (x, y) of every state")
         check_finite("positions", spots)

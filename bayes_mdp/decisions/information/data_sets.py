@@ -21,7 +21,7 @@ import scipy.special
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.decisions.information.updatable import Updatable, components, laws_tell
-from bayes_mdp.inference.conjugate.conjugate_posterior import ROWS, ConjugatePosterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ROWS, ConjugatePosterior, pair_rows
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import Rewards, SiteDraws
@@ -182,12 +182,7 @@ class MeanMDPs:
         rows = [np.asarray(part.transition_probs.mean(), np.float64)[index] for part in parts]
         # The entries of a pair are the outcomes that some component holds possible.
         pair, outcome = np.nonzero(np.any([row > 0 for row in rows], 0))
-        reached, ended = space.reached(tuple(i[pair] for i in index), outcome)
-        next_state = np.where(ended, space.n_states, reached)
-        # Entries stand pair by pair: `first` says where those of each pair begin.
-        first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
-        step = index[0] if len(index) == 3 else None
-        self.rows = PairRows(step, index[-2], index[-1], first, outcome, next_state, space.n_states)
+        self.rows = pair_rows(space, index, pair, outcome)
         self.probs = np.stack([row[pair, outcome] for row in rows])
         self.cells = np.stack([np.asarray(p.reward_cells.mean(), np.float64)[self.place(self.rows)] for p in parts])
         self.reward = self.pair_rewards(self.rows, self.probs, self.cells)

@@ -1028,16 +1028,22 @@ def row_concentrations(
     # A concentration of zero is an outcome that cannot be: rows are kept sparse, in order of the pairs.
     concentration = np.asarray(belief.concentration, np.float64)[index]
     pair, outcome = np.nonzero(concentration)
-    return _pair_rows(space, index, pair, outcome), concentration[pair, outcome]
+    return pair_rows(space, index, pair, outcome), concentration[pair, outcome]
 
 
-def _pair_rows(
+def pair_rows(
     space: StateActionSpace,
     index: tuple[Int[np.ndarray, " R"], ...],
     pair: Int[np.ndarray, " E"],
     outcome: Int[np.ndarray, " E"],
 ) -> PairRows:
-    """Rows of the pairs at `index`; `pair` (in order) and `outcome` are those of each possible outcome."""
+    """The possible outcomes of some pairs, pair by pair.
+
+    Args:
+        space: of the MDP.
+        index: (step,) state and action of each pair.
+        pair, outcome: of each possible outcome, in the order of the pairs: the number of its pair, and its own.
+    """
     # Compressed rows: entries first[i] to first[i + 1] are the outcomes of pair i.
     first = np.searchsorted(pair, np.arange(len(index[0]) + 1))
     step = index[0] if len(index) == 3 else None
@@ -1078,7 +1084,7 @@ def _rows(
         known = np.where((site_row < 0)[:, None], _at(belief.known, index), 0.0).astype(np.float64)
         possible |= known > 0
     pair, outcome = np.nonzero(possible)
-    rows = _pair_rows(space, index, pair, outcome)
+    rows = pair_rows(space, index, pair, outcome)
     # Where each entry lies among the positive elements of the used site rows.
     taken, position = largest > 0, np.full(largest.shape, -1)
     position[taken] = np.arange(taken.sum())
