@@ -136,6 +136,21 @@ def improved(
     return policy
 
 
+def variance_of_staff(
+    rows: Float[Array, "1 S A S"], reward: Float[Array, "1 S A"], seen: Float[Array, "S A"], start: Float[Array, " S"]
+) -> float:
+    """Of the value of what the staff do, to first order: their probabilities are Dirichlet(counts) in each state."""
+    here = seen.sum(-1)
+    staff = seen[here > 0] / here[here > 0, None]
+    policy = np.full(seen.shape, 1 / seen.shape[1])
+    policy[here > 0] = staff
+    system = np.eye(len(start)) - DISCOUNT * np.einsum("sa,sat->st", policy, rows[0])
+    time, v = np.linalg.solve(system.T, start), np.linalg.solve(system, (policy * reward[0]).sum(-1))
+    q = (reward[0] + DISCOUNT * rows[0] @ v)[here > 0]
+    variance = (staff * (q - (staff * q).sum(-1, keepdims=True)) ** 2).sum(-1) / (here[here > 0] + 1)
+    return float((time[here > 0] ** 2 * variance).sum())
+
+
 def row(family: str, episodes: int, seed: int) -> dict[str, float]:
     """What the method says of one log, beside the truth."""
     generator = np.random.default_rng([9, episodes, [*FAMILIES].index(family), seed])
@@ -158,13 +173,14 @@ def row(family: str, episodes: int, seed: int) -> dict[str, float]:
     else:
         return none
     policy = policies[max(sure, key=lambda i: gains[i].mean())]
-    # 2. Judged in fresh draws; its interval widened by the variance of the optimism.
+    # 2. Judged in fresh draws; its interval widened by the variance of the optimism, or by that of the frequencies.
     drawn = post.draw(rng, 2000)
     gain = values(*drawn, policy, start) - values(*drawn, staff, start)
     drawn = post.draw(rng, 40)
     ahead = np.stack([values(*drawn, each, start) for each in improved(*drawn, staff, seen >= 5)], 1)
     ahead -= values(*drawn, policy, start)[:, None]
-    spread = np.sqrt(1 + (np.diag(ahead) - ahead.mean(0)).var() / gain.var())
+    added = max((np.diag(ahead) - ahead.mean(0)).var(), variance_of_staff(*post.mean, seen, start))
+    spread = np.sqrt(1 + added / gain.var())
     true, possible = (world.value(each) - world.value_of_staff() for each in (policy, world.best()))
     recommended, mean = bool((gain >= -1e-9).mean() >= 0.95), gain.mean()
     low, high = np.quantile(gain, (0.05, 0.95))
