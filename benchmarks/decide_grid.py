@@ -473,6 +473,8 @@ def table(logs: pd.DataFrame) -> pd.DataFrame:
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
     """A row of the table, from the logs of one cell; of logs without a candidate nothing is covered or missed."""
     better = rows[rows["better"] == 1]
+    # By the standard error that `decide` states: of its interval, widened for what the posterior does not know.
+    clearly = rows[rows["true"] > rows["spread"] * rows["sd"]]
     realised = (rows["recommended"] * rows["true"] / rows["possible"]).fillna(0.0)
     return {
         "family": rows["family"].iloc[0],
@@ -480,6 +482,8 @@ def summary(rows: pd.DataFrame) -> dict[str, Any]:
         "logs": len(rows),
         "better": len(better),
         "recommended": better["recommended"].sum() / max(len(better), 1),
+        "clearly": len(clearly),
+        "recommended_clearly": clearly["recommended"].sum() / max(len(clearly), 1),
         "unbiased_test": float((better["true"] / better["sd"] - norm.ppf(0.95)).map(norm.cdf).mean()),
         **{name: float(rows[name].mean()) for name in ("harm", "coverage", "coverage_decide")},
         "realised": float(realised.mean()),

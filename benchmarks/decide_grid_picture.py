@@ -28,11 +28,11 @@ NAMES = {
     "changing_rows": "rows change after half of the log",
 }
 PROMISES = [each.__name__ for each in PLANTED]
-ORDINARY_HEAD = "| worlds, episodes | of the better | "
+ORDINARY_HEAD = "| worlds, episodes | of the clearly better | "
 PRIORS_HEAD = "| worlds, episodes, logs | "
 PLANTED_HEAD = "| world | recommended | harm | "
 PANELS = {
-    "recommended": ("recommended\nof the better", (0.9, 1.0)),
+    "recommended_clearly": ("recommended of\nthe clearly better", (0.9, 1.0)),
     "harm": ("harm", (0.0, 0.03)),
     "coverage_decide": ("90 % interval\nholds the truth", (0.86, 0.94)),
     "realised": ("realised of\nwhat is possible", None),
@@ -50,7 +50,8 @@ def ordinary_lines(logs: pd.DataFrame) -> list[str]:
     """The table of worlds in which `decide` is to keep its promises, a line a cell."""
     logs = logs[logs["prior"] == DEFAULT]
     return [
-        f"| {name_of(row.family)}, {row.episodes} | {row.recommended:.2f} of {row.better} | {row.unbiased_test:.2f} "
+        f"| {name_of(row.family)}, {row.episodes} | {row.recommended_clearly:.2f} of {row.clearly} "
+        f"| {row.recommended:.2f} of {row.better} | {row.unbiased_test:.2f} "
         f"| {row.harm * row.logs:.0f} of {row.logs} | {row.alarm} of {row.asked}, {row.stopped * row.logs:.0f} "
         f"| {row.coverage:.2f}, {row.coverage_decide:.2f} | {row.realised:.2f} |"
         for row in table(logs[~logs["family"].isin(PROMISES)]).itertuples()
