@@ -93,7 +93,7 @@ class Tally(eqx.Module):
     Args:
         visits: n of every pair.
         total: sum of the rewards.
-        counts: of the K next states of a row (`row_width`).
+        counts: of the K next states of a row: all, or those that a pair lists (and a place for the end).
         last_use: as in `Stats`.
         time: steps so far.
     """
@@ -114,7 +114,7 @@ class Tally(eqx.Module):
         Raises:
             ValueError: the counts, and a model made of them, would not fit in memory.
         """
-        shape = (*space.shape, row_width(space))
+        shape = (*space.shape, space.n_states if space.successors is None else space.n_outcomes)
         numbers = math.prod(shape)
         check_memory(f"space has {numbers} counts of next states", 4.0 * COPIES * numbers, REMEDY)
         none = jnp.zeros(space.shape)
@@ -176,15 +176,6 @@ class Tally(eqx.Module):
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states])
-
-
-def row_width(space: StateActionSpace) -> int:
-    """K, the next states of a row that are counted: all, or those that a pair lists (and a place for the end).
-
-    Args:
-        space: any.
-    """
-    return space.n_states if space.successors is None else space.n_outcomes
 
 
 def next_states(space: StateActionSpace) -> Int[Array, "*H S A K"]:
