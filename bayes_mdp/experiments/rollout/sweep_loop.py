@@ -449,7 +449,5 @@ def play(
 
         return number + 1, jax.vmap(one)(keys, seeds)
 
-    def goes_on(loop: Loop) -> Bool[Array, ""]:
-        return (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)
-
+    goes_on = lambda loop: (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)  # noqa: E731
     return lax.while_loop(goes_on, chunk, (chunks[0], seeds))[1]
