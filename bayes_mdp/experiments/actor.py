@@ -43,7 +43,6 @@ from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, learnable_rewards, on_device, thin
 from bayes_mdp.experiments.rollout.time_loop import (
     RngKeys,
-    account_block,
     make_plan,
     observe_block,
     streams,
@@ -152,12 +151,9 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         num_rows: K, rows of a table [K S] or [num_envs K S].
     """
 
-    def mutable_leaves(belief: BeliefTree, state: AgentState) -> Leaves:
-        return jax.tree.leaves((belief, state))
-
     def learn(leaves: Leaves, buffer: Buffer) -> Leaves:
         agent, problem, belief, state = jax.tree.unflatten(structure, leaves)
-        return mutable_leaves(*_learn(agent, problem, belief, state, buffer))
+        return jax.tree.leaves(_learn(agent, problem, belief, state, buffer))
 
     def act(leaves: Leaves, policy: Policy, words: Words, clock: Clock) -> Table:
         return _table(policy, jax.tree.unflatten(structure, leaves)[1], words, clock, num_envs, num_rows)
@@ -168,7 +164,8 @@ def programs(structure: Structure, num_fixed: int, num_envs: int | None, num_row
         belief, state = _learn(agent, problem, belief, state, buffer)
         key = jax.random.fold_in(_streams(words).plan, clock[0])
         policy, state = make_plan(agent, key, problem, state, belief, DecisionPoint(place[0], place[1]))
-        return mutable_leaves(belief, state), policy, _table(policy, problem, words, clock, num_envs, num_rows)
+        leaves = jax.tree.leaves((belief, state))
+        return leaves, policy, _table(policy, problem, words, clock, num_envs, num_rows)
 
     return Programs(jax.jit(plan), jax.jit(learn), jax.jit(act), num_fixed)
 
@@ -192,7 +189,7 @@ def _learn(
         return belief, observe_block(agent, problem, state, data, _weight(buffer))
     assert belief is not None
     if isinstance(agent, KeepsAccount):
-        state = account_block(agent, problem, state, data, _weight(buffer))
+        state = observe_block(agent, problem, state, data, _weight(buffer))
     if isinstance(belief, ConjugatePosterior):
         learnt = _one_by_one(belief, data, buffer.length)
     else:

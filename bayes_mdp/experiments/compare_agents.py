@@ -97,43 +97,19 @@ class Task:
         return self.length if isinstance(self.objective, Episodic) else None
 
 
-def _riverswim() -> Task:
-    """RiverSwim of TabulaRL, 6 states: the large reward is upstream, a small one downstream."""
-    return _pad_task(riverswim_episodic())
-
-
-def _osband_chain() -> Task:
-    """The stochastic chain of TabulaRL, 7 states: what pays is at the far end."""
-    return _pad_task(osband_chain(7, stochastic=True))
-
-
-def _chain() -> Task:
-    """Chain of Strens, 5 states, slip .2: a small reward is near."""
-    return _pad_task(chain())
-
-
-def _garnet() -> Task:
-    """A random MDP of 8 states with 3 successors of every pair: no exploration problem by design."""
-    return _pad_task(garnet(N_STATES, 2, 3))
-
-
-def _deep_sea() -> Task:
-    """DeepSea of depth 8, rows that depend on the step: a random policy meets the goal once in 256 episodes."""
-    return unit_task(deep_sea(8), 8)
-
-
-def _wide_narrow() -> Task:
-    """WideNarrow, 6 actions in one of 3 states: exploration that goes on costs."""
-    return unit_task(wide_narrow(6), HORIZON)
-
-
 PROBLEMS: dict[str, Callable[[], Task]] = {
-    "riverswim": _riverswim,
-    "chain": _chain,
-    "osband_chain": _osband_chain,
-    "garnet": _garnet,
-    "deep_sea": _deep_sea,
-    "wide_narrow": _wide_narrow,
+    # RiverSwim of TabulaRL, 6 states: the large reward is upstream, a small one downstream.
+    "riverswim": lambda: _pad_task(riverswim_episodic()),
+    # Chain of Strens, 5 states, slip .2: a small reward is near.
+    "chain": lambda: _pad_task(chain()),
+    # The stochastic chain of TabulaRL, 7 states: what pays is at the far end.
+    "osband_chain": lambda: _pad_task(osband_chain(7, stochastic=True)),
+    # A random MDP of 8 states with 3 successors of every pair: no exploration problem by design.
+    "garnet": lambda: _pad_task(garnet(N_STATES, 2, 3)),
+    # DeepSea of depth 8, rows that depend on the step: a random policy meets the goal once in 256 episodes.
+    "deep_sea": lambda: unit_task(deep_sea(8), 8),
+    # WideNarrow, 6 actions in one of 3 states: exploration that goes on costs.
+    "wide_narrow": lambda: unit_task(wide_narrow(6), HORIZON),
 }
 """Name -> factory of the task."""
 

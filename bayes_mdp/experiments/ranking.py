@@ -162,7 +162,8 @@ def describe_compare(result: "xr.Dataset") -> str:
     check_dataset("result", result, "score", "rank")
     names = order_of(result)
     envs = [str(env) for env in result["env"].to_numpy()]
-    head = ("", "agent", "IQM", "95 % interval", "mean", "median", "rank", "best", "P(> next)", *map(_short, envs))
+    short = [env if len(env) <= 9 else f"{env[:8]}." for env in envs]
+    head = ("", "agent", "IQM", "95 % interval", "mean", "median", "rank", "best", "P(> next)", *short)
     board = Section(
         f"{count_of(len(names), 'agent')} on {', '.join(envs)}; {count_of(result.sizes['seed'], 'seed')} each",
         [
@@ -207,10 +208,6 @@ def _remarks(result: "xr.Dataset", names: list[str], envs: list[str]) -> list[st
 
 def _number(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.2f}"
-
-
-def _short(name: str, most: int = 9) -> str:
-    return name if len(name) <= most else name[: most - 1] + "."
 
 
 def plot_compare(result: "xr.Dataset", *, num_profiles: int = NUM_PROFILES) -> "Figure":

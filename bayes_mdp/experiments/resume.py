@@ -200,8 +200,11 @@ class Snapshots:
     ) -> None:
         if kind is None and self._path is not None:
             self._path.unlink(missing_ok=True)
-        elif self._newest is not None and not any(map(_is_deleted, jax.tree.leaves(self._newest[1]))):
-            self._write()  # a state that a failed call has already written into cannot be kept
+        elif self._newest is not None:
+            leaves = jax.tree.leaves(self._newest[1])
+            # A state that a failed call has already written into cannot be kept.
+            if not any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves):
+                self._write()
 
     def keep(
         self, done: int | Int[np.ndarray, ""], carry: PyTree, rows: Callable[[], Mapping[str, ArrayLike]] = dict
@@ -243,10 +246,6 @@ class Snapshots:
         arrays |= {"configuration": np.array(json.dumps(self._configuration)), "done": np.array(done)}
         write_arrays(self._path, {name: np.asarray(x) for name, x in arrays.items()})
         self._written = time.monotonic()
-
-
-def _is_deleted(leaf: ArrayLike) -> bool:
-    return isinstance(leaf, jax.Array) and leaf.is_deleted()
 
 
 def read_snapshot(path: Path) -> tuple[dict[str, Json], Values]:

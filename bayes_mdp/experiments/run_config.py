@@ -1,7 +1,7 @@
 """The arguments of `run` as one record, and the checks of it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, no_type_check
 
 import jax
@@ -178,11 +178,6 @@ class SweepOptions(RunOptions):
         check_count("options.num_blocks", self.num_blocks)
         check_executor(self.executor)
         check_count("options.retries", self.retries, 0)
-
-    @property
-    def of_each_run(self) -> RunOptions:
-        """The options that every cell is run with."""
-        return RunOptions(**{field.name: getattr(self, field.name) for field in fields(RunOptions)})
 
 
 @no_type_check

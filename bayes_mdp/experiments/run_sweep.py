@@ -7,7 +7,7 @@ depends on seed and time), `sweep_folder` keeps them and makes one Dataset of th
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -169,7 +169,7 @@ def sweep(
     chosen = options if isinstance(options, SweepOptions) else SweepOptions(**vars(options))
     if path is not None:
         check_folder(path)
-    run_options = replace(chosen.of_each_run, progress=False)
+    run_options = replace(RunOptions(**{x.name: getattr(chosen, x.name) for x in fields(RunOptions)}), progress=False)
     length = {"num_steps": num_steps, "num_episodes": num_episodes, "num_seeds": num_seeds}
     # All that can be refused without the folder is refused before there is one.
     cells = make_cells(agents, envs, priors, chosen.num_blocks, all_priors=chosen.regret == "bayes")

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, SparseMDP
 from bayes_mdp.numerics.fusion import on_demand
-from bayes_mdp.planning.bellman import HardMax, Max, Rounding, row_sums
+from bayes_mdp.planning.bellman import HardMax, Max, Rounding, largest_reward
 from bayes_mdp.planning.discounted import solve_discounted
 from bayes_mdp.planning.linear_systems import solve_chain
 from bayes_mdp.planning.policy_arrays import action_values
@@ -91,7 +91,7 @@ def _uncertainty(mdp: MDP | SparseMDP, rounding: Rounding, values: Float[Array, 
     min (T v - v) <= optimal gain <= max (T v - v) for every v (Puterman 1994, theorem 8.5.5), for rows that sum to one.
     """
     # Rows that sum to 1 + d shift T v by d max |v|.
-    deviation = where_legal(jnp.abs(row_sums(mdp) - 1), mdp.legal, 0.0)
+    deviation = where_legal(jnp.abs(jnp.sum(mdp.row_probs, -1) - 1), mdp.legal, 0.0)
     excess = (jnp.max(deviation) + rounding.factor) * jnp.max(jnp.abs(values))
     allowance = 2 * rounding.of_sweep(values) + excess
     if mdp.end_probs is None:
@@ -106,8 +106,7 @@ def _iterate(
 ) -> tuple[Float[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
     """Relative values, iterations, and whether the span of T v - v came down to rounding."""
     eps = float(jnp.finfo(mdp.reward.dtype).eps)
-    reward = jnp.max(where_legal(jnp.abs(mdp.reward), mdp.legal, 0.0))
-    reward = reward + maximum.excess(mdp.n_actions)
+    reward = largest_reward(mdp) + maximum.excess(mdp.n_actions)
 
     def lazy(_: IntScalar, v: Float[Array, " S"]) -> Float[Array, " S"]:
         # The lazy chain has the same policies and half the gain; its sweeps do not oscillate on periodic chains.
@@ -120,7 +119,7 @@ def _iterate(
         swept = jax.lax.fori_loop(0, _SWEEPS, lazy, v)
         q = action_values(mdp, swept)
         howard = relative_values(maximum.chain(mdp, q), swept)
-        spans = _span(maximum.value(q) - swept), _span(maximum.value(action_values(mdp, howard)) - howard)
+        spans = jnp.ptp(maximum.value(q) - swept), jnp.ptp(maximum.value(action_values(mdp, howard)) - howard)
         better = spans[1] < spans[0]  # false for NaN
         v, new = jnp.where(better, howard, swept), jnp.where(better, spans[1], spans[0])
         # Stop at rounding, near rounding without progress, or after 20 iterations without progress.
@@ -135,10 +134,6 @@ def _iterate(
     going = lambda carry: (carry[-1] == 0) & (carry[2] < _CAP)  # noqa: E731
     values, _, count, _, status = jax.lax.while_loop(going, body, first)
     return values, count, status == 2
-
-
-def _span(change: Float[Array, " S"]) -> Float[Array, ""]:
-    return jnp.max(change) - jnp.min(change)
 
 
 def relative_values(chain: MDP | SparseMDP, guess: Float[Array, " S"]) -> Float[Array, " S"]:

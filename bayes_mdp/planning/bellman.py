@@ -59,15 +59,10 @@ def largest_reward(mdp: MDP | SparseMDP) -> Float[Array, ""]:
 
 def total_probability(mdp: MDP | SparseMDP, rounding: Rounding) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Proven lower and upper bounds on the probability that a legal pair does not end the episode."""
-    mass = row_sums(mdp)
+    mass = jnp.sum(mdp.row_probs, -1)
     # Illegal pairs must not decide the extremes.
     low, high = where_legal(mass, mdp.legal, jnp.inf), where_legal(mass, mdp.legal)
     return jnp.min(low) * (1 - rounding.factor), jnp.max(high) * (1 + rounding.factor) + rounding.floor
-
-
-def row_sums(mdp: MDP | SparseMDP) -> Float[Array, "S A"]:
-    """The probability that a pair does not end the episode, as computed."""
-    return jnp.sum(mdp.row_probs, -1)
 
 
 class HardMax(eqx.Module):

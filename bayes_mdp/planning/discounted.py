@@ -74,12 +74,18 @@ def solve_discounted(
     # A tiny problem by an unrolled elimination, fast under `vmap`; others by sweeps, then policy iteration.
     discount = jnp.asarray(discount, mdp.reward.dtype)
     if isinstance(mdp, MDP) and mdp.n_states <= TINY:
-        policy = initial_policy(mdp) if start is None else legal_or(start.policy, mdp)
+        # Greedy with respect to immediate rewards, or that of `start`.
+        policy = best_action(where_legal(mdp.reward, mdp.legal))
+        if start is not None:
+            legal = True if mdp.legal is None else at_policy(mdp.legal, start.policy)
+            policy = jnp.where(legal, start.policy, policy)
         values, _, count, done = tiny_policy_iteration(mdp.transition_probs, mdp.reward, mdp.legal, discount, policy)
     else:
         values = jnp.zeros(mdp.n_states, mdp.reward.dtype) if start is None else start.v
         values = jnp.where(jnp.isfinite(values), values, 0.0)
-        values, count, done = _values(mdp, discount, values, _residual_for(tolerance, discount))
+        # T v - v of this size (its span: twice this, where no episode ends) keeps T v within `tolerance` of v*.
+        allowed = tolerance * (1 - discount) / jnp.maximum(discount, float(jnp.finfo(discount.dtype).tiny))
+        values, count, done = _values(mdp, discount, values, allowed)
     # Whatever produced the values: the answer and its bounds come from one sweep over them.
     q, gap = sweep_with_bounds(mdp, discount, rounding, values)
     gain = jnp.full((), jnp.nan, q.dtype)
@@ -117,11 +123,6 @@ def sweep_with_bounds(
     # Two roundings of the shift, and the sweep's own error, which moves q even where the change is zero.
     gap = (width + error) * (1 + rounding.factor) + rounding.factor * jnp.abs(shift)
     return q, jnp.where(known, gap, jnp.inf)
-
-
-def _residual_for(tolerance: RealScalar, discount: RealScalar) -> RealScalar:
-    """The size of T v - v (of its span: twice this, where no episode ends) that keeps T v within `tolerance` of v*."""
-    return tolerance * (1 - discount) / jnp.maximum(discount, float(jnp.finfo(jnp.asarray(discount).dtype).tiny))
 
 
 def _later(k: Float[Array, ""], rounding: Rounding) -> Float[Array, ""]:
@@ -178,7 +179,7 @@ def _policy_iteration(
         # An action that is worse by rounding alone is kept: otherwise equal actions alternate for ever. Not after
         # sweeps in order: the news of a far reward comes as values below the rounding of others.
         unit = eps * jnp.max(jnp.abs(swept)) * (count < patience)
-        policy = _improve_policy(ahead, policy, unit)
+        policy = jnp.where(jnp.max(ahead, -1) - at_policy(ahead, policy) <= 4 * unit, policy, best_action(ahead))
         # Howard's step: the values of this policy, then its greedy policy again.
         chain = follow(mdp, policy)
         # The last values are the guess of an iterative solver; evaluations need be no better than the policy is.
@@ -199,12 +200,6 @@ def _policy_iteration(
     going = lambda carry: (carry[-1] == 0) & (carry[-2] < _CAP)  # noqa: E731
     values, _, _, _, count, status = jax.lax.while_loop(going, body, first)
     return values, count, status == 2
-
-
-def _improve_policy(q: Float[Array, "S A"], policy: Int[Array, " S"], unit: Float[Array, ""]) -> Int[Array, " S"]:
-    """The best actions, with those of `policy` where they are as good to within rounding."""
-    # A tie keeps the present action: of equal actions none is better than the other for long.
-    return jnp.where(jnp.max(q, -1) - at_policy(q, policy) <= 4 * unit, policy, best_action(q))
 
 
 def _sweep_while_fast(
@@ -310,20 +305,12 @@ def evaluate_chain(
     enough = jnp.maximum(residual / 2, 8 * float(jnp.finfo(guess.dtype).eps) * scale)
     failed = ~(jnp.max(jnp.abs(sweep(chain, values) - values)) <= enough)
 
-    def by_sweeps(start: tuple[MDP | SparseMDP, Float[Array, " S"]]) -> Float[Array, " S"]:
-        return jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(start[0], v), start[1])
-
-    return on_demand(failed, values, by_sweeps, (chain, guess))
-
-
-def initial_policy(mdp: MDP | SparseMDP) -> Int[Array, " S"]:
-    """Greedy with respect to immediate rewards."""
-    return best_action(where_legal(mdp.reward, mdp.legal))
-
-
-def legal_or(policy: Int[Array, " S"], mdp: MDP | SparseMDP) -> Int[Array, " S"]:
-    """`policy`, with `initial_policy` where it is illegal."""
-    return policy if mdp.legal is None else jnp.where(at_policy(mdp.legal, policy), policy, initial_policy(mdp))
+    return on_demand(
+        failed,
+        values,
+        lambda start: jax.lax.fori_loop(0, _SWEEPS, lambda _, v: sweep(start[0], v), start[1]),
+        (chain, guess),
+    )
 
 
 Answer = tuple[Float[Array, "S *B"], Int[Array, "S *B"], Int[Array, "*B"], Bool[Array, "*B"]]
@@ -348,23 +335,6 @@ def tiny_policy_iteration(
         reward = jnp.where(legal, reward, -jnp.inf)
     discount = jnp.asarray(discount, reward.dtype)
     return _solve(rows.transpose(1, 0, 2), reward.T, discount, policy.astype(jnp.int32))
-
-
-@custom_vmap
-def _solve(
-    rows: Float[Array, "A S S"], reward: Float[Array, "A S"], discount: Float[Array, ""], policy: Int[Array, " S"]
-) -> Answer:
-    return _batch_last(rows, reward, discount, policy)
-
-
-@_solve.def_vmap
-def _solve_batch(axis_size: int, batched: list[bool], *args: AnyArray) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
-    last = [
-        jnp.moveaxis(x, 0, -1) if is_batched else jnp.broadcast_to(x[..., None], (*jnp.shape(x), axis_size))
-        for x, is_batched in zip(args, batched, strict=True)
-    ]
-    out = _batch_last(*last)
-    return tuple(jnp.moveaxis(x, -1, 0) for x in out), (True,) * len(out)
 
 
 def _batch_last(
@@ -402,6 +372,19 @@ def _batch_last(
     going = lambda carry: jnp.any(~carry[3] & (carry[2] < _TINY_CAP))  # noqa: E731
     policy, values, count, done = jax.lax.while_loop(going, body, none)
     return values, policy, count, done
+
+
+_solve = custom_vmap(_batch_last)
+
+
+@_solve.def_vmap
+def _solve_batch(axis_size: int, batched: list[bool], *args: AnyArray) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+    last = [
+        jnp.moveaxis(x, 0, -1) if is_batched else jnp.broadcast_to(x[..., None], (*jnp.shape(x), axis_size))
+        for x, is_batched in zip(args, batched, strict=True)
+    ]
+    out = _batch_last(*last)
+    return tuple(jnp.moveaxis(x, -1, 0) for x in out), (True,) * len(out)
 
 
 def _improve(

@@ -64,10 +64,8 @@ def backward_induction(
             f"policy has shape {probs.shape}, expected (({horizon},) {n_states}, A) ((step,) state, action)"
         )
 
-    def legal_backup(values: Float[Array, " S"], layer: IntScalar) -> Float[Array, "S A"]:
-        return where_legal(backup(values, layer), mask)
-
-    return _recursion(legal_backup, _value(HardMax() if probs is None else probs), horizon, n_states, dtype)
+    value = _value(HardMax() if probs is None else probs)
+    return _recursion(lambda v, layer: where_legal(backup(v, layer), mask), value, horizon, n_states, dtype)
 
 
 def _value(choice: Max | Float[Array, "*P S A"]) -> Callable[[Float[Array, "S A"], IntScalar], Float[Array, " S"]]:

@@ -94,11 +94,6 @@ def exit_policy(mdp: MDP | SparseMDP) -> tuple[Bool[Array, " S"], Int[Array, " S
     return reach, policy
 
 
-def _tie(q: Float[Array, "S A"], values: Float[Array, " S"]) -> Float[Array, ""]:
-    """How much better an action must be to replace another: above the error of the evaluation."""
-    return 64 * float(jnp.finfo(q.dtype).eps) * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(jnp.max(q, -1))))
-
-
 def _policy_iteration(
     mdp: MDP | SparseMDP, policy: Int[Array, " S"]
 ) -> tuple[Float[Array, " S"], Int[Array, " S"], Int[Array, ""], Bool[Array, ""]]:
@@ -111,7 +106,10 @@ def _policy_iteration(
         q = action_values(mdp, values)
         # A strict improvement of a proper policy is proper unless rewards are unbounded, so properness is checked each
         # time and ends the loop. Equal actions are not exchanged: that could close a cycle of reward zero.
-        keep = ~(jnp.max(q, -1) - at_policy(q, policy) > _tie(q, values))
+        # An action must be better by more than the error of the evaluation to replace another.
+        best = jnp.max(q, -1)
+        tie = 64 * float(jnp.finfo(q.dtype).eps) * (jnp.max(jnp.abs(values)) + jnp.max(jnp.abs(best)))
+        keep = ~(best - at_policy(q, policy) > tie)
         policy = jnp.where(keep, policy, best_action(q))
         return values, policy, count + 1, jnp.all(keep), is_proper(mdp, policy)
 

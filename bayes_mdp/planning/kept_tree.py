@@ -61,18 +61,13 @@ def search_depth(horizon: int | None, step: int, max_depth: int | None, discount
     return min(depth, max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(discount)))) if discount > 0 else 1
 
 
-def tree_bytes(num_nodes: int, n_actions: int) -> int:
-    """Bytes of a tree of so many nodes."""
-    return num_nodes * (NODE_BYTES + ACTION_BYTES * n_actions)
-
-
 def check_tree(num_nodes: int, n_actions: int) -> None:
     """Refuse a tree that would take more than half of the memory that is free.
 
     Raises:
         ValueError: it would.
     """
-    needed = float(tree_bytes(num_nodes, n_actions))
+    needed = float(num_nodes * (NODE_BYTES + ACTION_BYTES * n_actions))
     check_memory(f"a tree has {num_nodes} nodes", needed, "fewer simulations, or max_nodes, take less")
 
 

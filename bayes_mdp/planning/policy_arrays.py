@@ -167,7 +167,7 @@ UNROLLED = 32  # listed successors; more are summed over the last axis
 
 def action_values(mdp: MDP | SparseMDP, values: Float[Array, " S"], discount: RealScalar = 1.0) -> Float[Array, "S A"]:
     """One sweep, q = reward + discount * E values(next); -inf where an action is illegal."""
-    return _of_pairs(mdp, discount, mdp.expected_next(values))
+    return where_legal(mdp.reward + discount * mdp.expected_next(values), mdp.legal)
 
 
 def action_values_by_column(
@@ -183,12 +183,7 @@ def action_values_by_column(
         return action_values(mdp, values, discount)
     # One gather per column of the lists, summed elementwise: no reduction over a short axis.
     terms = (mdp.probability[..., k] * values[mdp.successor[..., k]] for k in range(mdp.successor.shape[-1]))
-    return _of_pairs(mdp, discount, reduce(add, terms))
-
-
-def _of_pairs(mdp: MDP | SparseMDP, discount: RealScalar, after: Float[Array, "S A"]) -> Float[Array, "S A"]:
-    """q from the expected values of the next states."""
-    return where_legal(mdp.reward + discount * after, mdp.legal)
+    return where_legal(mdp.reward + discount * reduce(add, terms), mdp.legal)
 
 
 def at_policy(q: Shaped[Array, "S A *rest"], policy: Int[AnyArray, " S"]) -> Shaped[Array, "S *rest"]:

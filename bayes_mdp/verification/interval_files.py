@@ -332,7 +332,9 @@ def _read_prism(place: Path) -> IntervalMDP:
     for line_name, (source, choice, target, interval, *action) in rows:
         pair = (_whole(source, line_name, n_states), _whole(choice, line_name, max(n_choices, 1)))
         if pair not in number:
-            expected = pair[1] == (0 if not listed.choices or listed.choices[-1] != pair[0] else _last(number)[1] + 1)
+            expected = pair[1] == (
+                0 if not listed.choices or listed.choices[-1] != pair[0] else next(reversed(number))[1] + 1
+            )
             if not expected or (listed.choices and pair[0] < listed.choices[-1]):
                 raise ValueError(
                     f"{line_name} has choice {pair[1]} of state {pair[0]}, expected states, choices in order"
@@ -353,10 +355,6 @@ def _read_prism(place: Path) -> IntervalMDP:
             paid = _prism_rewards(file, listed, number, n_states)
             listed.rewards[name] = [a + b for a, b in zip(listed.rewards.get(name, paid * 0), paid, strict=True)]
     return _model_of(listed, labels, n_states, place)
-
-
-def _last(number: Mapping[tuple[int, int], int]) -> tuple[int, int]:
-    return next(reversed(number))  # type: ignore[call-overload] - a dict
 
 
 def _prism_labels(place: Path, n_states: int) -> Labels:

@@ -231,15 +231,6 @@ class NeedsConcentrations(eqx.Module):
         row_variance_factor(belief, who)
 
 
-def has_variances(belief: object) -> bool:
-    """Whether a belief, or the components of a mixture, has variances in closed form.
-
-    Args:
-        belief: any posterior.
-    """
-    return isinstance(belief.components if can_split(belief) else belief, HasVariances)
-
-
 def row_variance_factor(belief: object, who: str) -> Pairs:
     """1 / (c0 + 1), c0 the total concentration of a row; zero where the row is known. Of a mixture: its mean.
 
@@ -289,12 +280,3 @@ def mean_reward_variance(belief: CanMean) -> Pairs:
         belief: as of `reward_moments`.
     """
     return reward_moments(belief)[1]
-
-
-def has_unknown_reward(belief: CanMean) -> Bool[Array, "*H S A"]:
-    """Where the mean reward is not known.
-
-    Args:
-        belief: as of `reward_moments`.
-    """
-    return mean_reward_variance(belief) > 0

@@ -563,7 +563,8 @@ class E3(eqx.Module):
         row = (transition.step, transition.state) if layered else transition.state
         # Under a horizon exploration may last to the end of the episode.
         # A tempting state starts a count-down; an unknown state or the end of the episode stops it.
-        begun = jnp.where(state.tempting[row], jnp.asarray(self._length(problem), jnp.int32), 0)
+        length = problem.objective.horizon if isinstance(problem.objective, Episodic) else self.num_explore
+        begun = jnp.where(state.tempting[row], jnp.asarray(length, jnp.int32), 0)
         # The step that was just made is one of the count.
         left = jnp.maximum(jnp.where(state.left > 0, state.left, begun) - 1, 0)
         left = jnp.where(self._stops(problem, model.tally, transition), 0, left)
@@ -596,9 +597,6 @@ class E3(eqx.Module):
         state = ExactPlanner().plan(equations, problem, state)[2]
         exploit, explore = state.plans
         return state, Split(exploit.q, explore.q, explore.policy, exploit.policy)
-
-    def _length(self, problem: Problem) -> IntScalar:
-        return problem.objective.horizon if isinstance(problem.objective, Episodic) else self.num_explore
 
     def _stops(self, problem: Problem, tally: Tally, transition: Transitions) -> Bool[Array, ""]:
         """Whether exploration is over: an unknown state, or the end of an episode."""

@@ -13,7 +13,7 @@ or a few backups after every step.
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -93,7 +93,7 @@ class Tally(eqx.Module):
     Args:
         visits: n of every pair.
         total: sum of the rewards.
-        counts: of the K next states of a row (`row_width`).
+        counts: of the K next states of a row: all, or those that a pair lists (and a place for the end).
         last_use: as in `Stats`.
         time: steps so far.
     """
@@ -114,7 +114,7 @@ class Tally(eqx.Module):
         Raises:
             ValueError: the counts, and a model made of them, would not fit in memory.
         """
-        shape = (*space.shape, row_width(space))
+        shape = (*space.shape, space.n_states if space.successors is None else space.n_outcomes)
         numbers = math.prod(shape)
         check_memory(f"space has {numbers} counts of next states", 4.0 * COPIES * numbers, REMEDY)
         none = jnp.zeros(space.shape)
@@ -176,15 +176,6 @@ class Tally(eqx.Module):
         visits = self.visits[states]
         mean = self.total[states] / jnp.maximum(visits, 1.0)
         return Stats(visits, mean, self.counts[states], self.last_use[states])
-
-
-def row_width(space: StateActionSpace) -> int:
-    """K, the next states of a row that are counted: all, or those that a pair lists (and a place for the end).
-
-    Args:
-        space: any.
-    """
-    return space.n_states if space.successors is None else space.n_outcomes
 
 
 def next_states(space: StateActionSpace) -> Int[Array, "*H S A K"]:
@@ -381,66 +372,6 @@ class Split(NamedTuple):
     best_r: Int[Array, "*H S"]
 
 
-@runtime_checkable
-class BellmanEquations(Protocol):
-    """The equations of an agent: one step of both value functions, and their fixed point under a discount."""
-
-    def first_plans(self, blank: Solution) -> Plans:
-        """What `solve` starts from.
-
-        Args:
-            blank: a solution before any data.
-        """
-        ...
-
-    def back_up(
-        self,
-        stats: Stats,
-        legal: Bool[AnyArray, "P A"] | None,
-        discount: RealScalar,
-        mean: Mean,
-        vr: NextValues,
-        ve: NextValues,
-    ) -> tuple[Split, Float[Array, " P"], Float[Array, " P"]]:
-        """One step before the values `vr` and `ve`: Qr and Qe of some states, and the values Vr and Ve of these states.
-
-        Args:
-            stats: counts of the pairs of these states.
-            legal: which of their actions may be used; None: all.
-            discount: of the objective; 1 in episodes.
-            mean: of values, weighed by rows.
-            vr, ve: of the successors.
-        """
-        ...
-
-    def solve(self, problem: Problem, stats: Stats, plans: Plans) -> Plans:
-        """The fixed point under `Discounted`, from the last plans on.
-
-        Args:
-            problem: what is known of the MDP before any data.
-            stats: counts of all pairs.
-            plans: the last ones.
-        """
-        ...
-
-    def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
-        """Qr + Qe of the plans, and its greedy actions.
-
-        Args:
-            plans: the answer of `solve`.
-        """
-        ...
-
-    def split(self, problem: Problem, stats: Stats, plans: Plans) -> Split:
-        """Both value functions of the plans that `solve` found.
-
-        Args:
-            problem, stats: as of `solve`.
-            plans: its answer.
-        """
-        ...
-
-
 def _greedy_split(legal: Bool[AnyArray, "P A"] | None, qr: Float[Array, "P A"], qe: Float[Array, "P A"]) -> Split:
     """Two tables, -inf where illegal, and the greedy actions of the sum and of the rewards."""
     # -inf in both tables: an illegal action is greedy for neither.
@@ -472,9 +403,7 @@ class OnePolicy(NamedTuple):
 
     local: LocalModel
 
-    def first_plans(self, blank: Solution) -> Plans:
-        """One, of the sum."""
-        return (blank,)
+    num_plans = 1  # of the sum
 
     def back_up(
         self,
@@ -530,9 +459,7 @@ class TwoOptima(NamedTuple):
     local: LocalModel
     bonus_discount: Scalar | None = None
 
-    def first_plans(self, blank: Solution) -> Plans:
-        """Two: of the rewards, of the bonus."""
-        return blank, blank
+    num_plans = 2  # of the rewards, of the bonus
 
     def back_up(
         self,
@@ -557,11 +484,7 @@ class TwoOptima(NamedTuple):
         # Each optimum starts from its own last plan.
         real = _solve_rows(problem, local.probs, local.reward, plans[0])
         # Same rows, other rewards, and perhaps another discount.
-        return real, _solve_rows(problem, local.probs, local.bonus, plans[1], self._of_bonus(problem))
-
-    def _of_bonus(self, problem: Problem) -> RealScalar:
-        assert isinstance(problem.objective, Discounted)
-        return problem.objective.discount if self.bonus_discount is None else self.bonus_discount
+        return real, _solve_rows(problem, local.probs, local.bonus, plans[1], self.bonus_discount)
 
     def sum_of(self, plans: Plans) -> tuple[Table, Actions]:
         """Greedy for the sum of the two optima, which is no optimum itself."""
@@ -585,9 +508,7 @@ class OwnRows(NamedTuple):
     local: LocalModel
     rows: OptimisticRows
 
-    def first_plans(self, blank: Solution) -> Plans:
-        """Two: of the rewards, of the sum."""
-        return blank, blank
+    num_plans = 2  # of the rewards, of the sum
 
     def back_up(
         self,
@@ -631,6 +552,19 @@ class OwnRows(NamedTuple):
         """Qr is the first plan; Qe the rest of the second."""
         del problem, stats
         return _rest_of_sum(plans[0].q, plans[1])
+
+
+BellmanEquations: TypeAlias = OnePolicy | TwoOptima | OwnRows
+"""The equations of an agent: one step of both value functions, and their fixed point under a discount.
+
+* `num_plans`: what `solve` starts from and returns.
+* `back_up(stats, legal, discount, mean, vr, ve)`: one step before the values `vr` and `ve`. Qr and Qe of some states,
+  and the values Vr and Ve of these states, from the counts of their pairs, the actions that may be used (None:
+  all), the discount (1 in episodes), the mean of values weighed by rows, and the values of the successors.
+* `solve(problem, stats, plans)`: the fixed point under `Discounted`, from the last plans on.
+* `sum_of(plans)`: Qr + Qe of the plans, and its greedy actions.
+* `split(problem, stats, plans)`: both value functions of the plans that `solve` found.
+"""
 
 
 def _iterate_rows_until_stable(improve: Callable[[Solution], Solution], plan: Solution) -> Solution:
@@ -688,7 +622,8 @@ class ExactPlanner(eqx.Module):
         # One backward pass under `Episodic` needs nothing to start from.
         if isinstance(problem.objective, Episodic):
             return ExactState(tally, ())
-        return ExactState(tally, equations.first_plans(Solution.blank(problem.space.shape, legal=problem.space.legal)))
+        blank = Solution.blank(problem.space.shape, legal=problem.space.legal)
+        return ExactState(tally, (blank,) * equations.num_plans)
 
     def observe(
         self,

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.learner import place_of
-from bayes_mdp.agents.common.mean_model import MeanModel, mean_model
+from bayes_mdp.agents.common.mean_model import mean_model
 from bayes_mdp.agents.common.replan import EverySteps, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Boltzmann
 from bayes_mdp.agents.model_free.tabular_q import TabularQ, bellman_target
@@ -37,16 +37,6 @@ def soft_max(q: Float[Array, "*rest A"], temperature: Scalar) -> Float[Array, "*
         temperature: greater than 0, in units of the return.
     """
     return temperature * jax.nn.logsumexp(q / temperature, axis=-1)
-
-
-def soft_values(model: MeanModel, temperature: Scalar) -> Float[Array, "H S A"]:
-    """Q_h = r + E P tau log sum exp(Q_{h+1} / tau) of an episode; nothing follows the last step (0, not tau log A).
-
-    Args:
-        model: the mean model.
-        temperature: tau, greater than 0, in units of the return.
-    """
-    return model.backward(model.action_values, lambda q: soft_max(q, temperature))
 
 
 def soft_fixed_point(
@@ -210,7 +200,9 @@ class SoftQMean(eqx.Module):
         objective, legal = problem.objective, problem.space.legal
         # Episodes: backward induction, exact without a start.
         if not isinstance(objective, Discounted):
-            q = soft_values(mean_model(belief, objective, "SoftQMean"), self.temperature)
+            # Q_h = r + E P tau log sum exp(Q_{h+1} / tau); nothing follows the last step (0, not tau log A).
+            model = mean_model(belief, objective, "SoftQMean")
+            q = model.backward(model.action_values, lambda q: soft_max(q, self.temperature))
             return Boltzmann(q, self.temperature, legal), None
         assert state is not None  # `init` gives it
         # From the last fixed point on.

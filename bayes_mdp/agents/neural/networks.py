@@ -246,7 +246,8 @@ class MinAtarConv(eqx.Module):
         # A convolution as a matrix product of patches: fast for small planes.
         pieces = patches(jnp.asarray(observation, jnp.float32), self.filters.side, stride)
         weights = layer.kernel.reshape(pieces.shape[-1], -1)
-        return _features(parameters, jax.nn.relu(pieces @ weights + layer.bias))
+        x = jax.nn.relu(pieces @ weights + layer.bias)
+        return hidden(parameters.hidden, x.reshape(len(x), -1))
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""
@@ -288,7 +289,7 @@ class NatureConv(eqx.Module):
             x = x / 255
         for layer, size in zip(parameters.convolutions, self.filters, strict=True):
             x = jax.nn.relu(convolve(x, layer.kernel, size.stride) + layer.bias)
-        return _features(parameters, x)
+        return hidden(parameters.hidden, x.reshape(len(x), -1))
 
     def num_features(self, observation_shape: tuple[int, ...]) -> int:
         """D."""
@@ -393,10 +394,6 @@ def patches(x: Float[Array, "B H W C"], side: int, stride: int) -> Float[Array, 
     return jnp.concatenate(
         [x[:, i : i + height : stride, j : j + width : stride] for i in range(side) for j in range(side)], -1
     )
-
-
-def _features(parameters: ConvNet, x: Float[Array, "B H W C"]) -> Float[Array, "B D"]:
-    return hidden(parameters.hidden, x.reshape(len(x), -1))
 
 
 def _check(name: str, shape: tuple[int, ...], axes: str) -> None:

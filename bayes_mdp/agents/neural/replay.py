@@ -139,7 +139,8 @@ def sample(key: PRNGKeyArray, replay: Replay, iteration: Int[Array, ""], batch_s
     """
     num_rows, num_envs = replay.shape
     # A transition needs its next row and, for stacks, the frames before it: fewer rows than the ring can start one.
-    known = jnp.minimum(iteration, num_rows - _reach(replay.stack))  # transitions of each environment
+    reach = 1 if replay.stack is None else replay.stack.size
+    known = jnp.minimum(iteration, num_rows - reach)  # transitions of each environment
     drawn = jax.random.randint(key, (batch_size,), 0, known * num_envs)
     # Ages from 1: the newest row has no next one yet.
     age, env = drawn // num_envs + 1, drawn % num_envs
@@ -194,11 +195,6 @@ def observations_at(replay: Replay, row: Int[AnyArray, " B"], env: Int[AnyArray,
         return frames
     in_episode = ours[:, ::-1].reshape(*ours.shape, *(1,) * (frames.ndim - 2))
     return jnp.where(in_episode, frames, jnp.zeros((), frames.dtype))
-
-
-def _reach(stack: Stack | None) -> int:
-    """How many rows a transition needs beside its own: the next one, and those of the frames before."""
-    return 1 if stack is None else stack.size
 
 
 def _row_shapes(num_rows: int, row: Row, stack: Stack | None) -> Row:

@@ -106,47 +106,6 @@ def value(k: ArrayLike, tau: RealScalar) -> Float[Array, "*H S"]:
     return soften(jnp.asarray(k), tau)[0]
 
 
-class KPolicy(Boltzmann):
-    """The policy of K-learning: actions with probability proportional to exp(K / tau), (9) of [KL21].
-
-    Args:
-        k: Float[*H S A], -inf where illegal.
-        tau: temperature, greater than 0.
-    """
-
-    def __init__(self, k: ArrayLike, tau: RealScalar) -> None:
-        super().__init__(k, tau)
-
-    @property
-    def k(self) -> Float[Array, "*H S A"]:
-        """K."""
-        # The base class keeps q and temperature; here they are K and tau.
-        return self.q
-
-    @property
-    def tau(self) -> RealScalar:
-        """The temperature."""
-        return self.temperature
-
-    @property
-    def values(self) -> Float[Array, "*H S"]:
-        """tau logsumexp(K / tau): upper bounds of the expected optimal values."""
-        # tau logsumexp(K / tau), the values that the policy's K are made of.
-        return soften(self.q, self.temperature)[0]
-
-
-def policy(k: ArrayLike, tau: RealScalar) -> KPolicy:
-    """The policy (9) of K at a temperature; it has K, tau and the values as attributes.
-
-    Args:
-        k: [*H S A].
-
-    Raises:
-        ValueError: `tau` is not positive.
-    """
-    return KPolicy(k, tau)
-
-
 MAX_ITERATIONS = 60
 LARGEST_STEP = 3.0  # in log tau
 PATIENCE = 12  # Newton steps before they are doubled, one after the other, as long as the root is not enclosed
@@ -605,8 +564,8 @@ class KLearning(eqx.Module):
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: KLearningState, belief: CanMean
-    ) -> tuple[KPolicy, KLearningState]:
-        """The policy (9) at the temperature of this plan. No random number is used.
+    ) -> tuple[Boltzmann, KLearningState]:
+        """The policy (9) at the temperature of this plan: probabilities proportional to exp(K / tau). No random number.
 
         Where no bonus is left the optimal temperature is 0: the policy is then greedy in the mean MDP.
 
@@ -619,7 +578,7 @@ class KLearning(eqx.Module):
         tau, k = self._choose(model, problem, state.temperature, number)
         state = KLearningState(jnp.asarray(tau, state.temperature.dtype), number)
         # At temperature zero the policy is greedy: the least positive temperature stands for it.
-        return KPolicy(k, jnp.maximum(tau, least_temperature(k.dtype))), state
+        return Boltzmann(k, jnp.maximum(tau, least_temperature(k.dtype))), state
 
     def _choose(
         self, model: KOperator, problem: Problem, last: Float[Array, ""], number: Int[Array, ""]

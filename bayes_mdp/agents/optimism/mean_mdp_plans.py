@@ -35,8 +35,8 @@ from bayes_mdp.agents.common.mean_model import (
     NeedsConcentrations,
     blank_plan,
     effective_horizon,
-    has_unknown_reward,
     mean_model,
+    mean_reward_variance,
     plan_for_rewards,
     row_variance_factor,
 )
@@ -268,7 +268,7 @@ class BEB(NeedsConcentrations):
         self.check_belief(belief)
         # 2 H^2, the constant of the theorem of [BEB09].
         scale = 2.0 * effective_horizon(problem.objective, "BEB") ** 2 if self.scale is None else self.scale
-        visits, unknown = belief.visit_counts(), has_unknown_reward(belief)
+        visits, unknown = belief.visit_counts(), mean_reward_variance(belief) > 0
         bonus = exploration_bonus(row_variance_factor(belief, "BEB"), scale, visits=visits, unknown_reward=unknown)
         q, best, state = plan_for_rewards(belief, problem, lambda reward: reward + bonus, state, "BEB")
         return Greedy(q, problem.space.legal, best=best), state
@@ -304,7 +304,8 @@ def episodic_values(
 
     def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
         # (1 - share) E[p . v] + share max v, written so that share = 0 leaves the mean row untouched.
-        mean, best = model.expected_next(values, layer), jnp.max(_outcome_values(values, _at(support, layer), ends), -1)
+        possible = support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
+        mean, best = model.expected_next(values, layer), jnp.max(_outcome_values(values, possible, ends), -1)
         return model.at(model.reward, layer) + mean + model.at(share, layer) * (best - mean)
 
     return model.backward(backup)
@@ -357,10 +358,6 @@ def _outcome_values(values: Float[Array, " S"], support: Support, ends: bool) ->
     # The end is one more outcome, of value zero.
     outcomes = jnp.append(values, 0.0) if ends else values
     return outcomes if support is None else jnp.where(support, outcomes, -jnp.inf)
-
-
-def _at(support: Support, layer: IntScalar) -> Bool[AnyArray, "S A O"] | None:
-    return support if support is None or support.ndim == 3 else jnp.asarray(support)[layer]
 
 
 class BOLT(NeedsConcentrations):
@@ -422,7 +419,8 @@ class BOLT(NeedsConcentrations):
         if self.max_reward is None:
             return reward
         # eta imaginary rewards of `max_reward` beside n observed ones: share eta / (n + eta).
-        share = jnp.where(has_unknown_reward(belief), eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
+        unknown = mean_reward_variance(belief) > 0
+        share = jnp.where(unknown, eta / jnp.maximum(belief.visit_counts() + eta, 1e-30), 0.0)
         return reward + share * jnp.maximum(self.max_reward - reward, 0.0)
 
 

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from bayes_mdp.agents.common.mean_model import mean_model, mean_reward_variance
 from bayes_mdp.agents.common.replan import Reached, ReplanRule, as_rule
@@ -29,7 +29,7 @@ from bayes_mdp.mdp.protocols import CanSampleNext
 from bayes_mdp.numerics.fusion import materialise
 from bayes_mdp.planning import solve
 from bayes_mdp.planning.solution import Solution
-from bayes_mdp.utils.typing import AnyArray, IntScalar, Scalar
+from bayes_mdp.utils.typing import IntScalar, Scalar
 from bayes_mdp.utils.validation import check_count, check_finite, check_inside, check_not_negative, check_positive
 
 
@@ -62,11 +62,6 @@ def merge_draws(draws: MDP | SparseMDP) -> MDP | SparseMDP:
     return MDP(merge(draws.transition_probs, 1), reward, end_probs=ends, legal=legal, initial=initial)
 
 
-def _best_draw(q: Float[Array, "*H S AK"], num_draws: int) -> Float[Array, "*H S A"]:
-    # The best of the K copies of each action.
-    return q.reshape(*q.shape[:-1], -1, num_draws).max(-1)
-
-
 class BOSS(eqx.Module):
     """Draw K MDPs, plan optimally in the MDP whose actions are pairs (action, draw), take the action of the pair.
 
@@ -97,12 +92,10 @@ class BOSS(eqx.Module):
         if isinstance(problem.objective, Episodic):
             return None
         *lead, n_actions = problem.space.shape
-        # The merged MDP has A K actions: the plan has as many columns.
-        return Solution.blank((*lead, n_actions * self.num_draws), legal=self._legal(problem.space.legal))
-
-    def _legal(self, legal: Bool[AnyArray, "S A"] | None) -> Bool[Array, "S AK"] | None:
-        # Every copy of an illegal action is illegal.
-        return None if legal is None else jnp.repeat(jnp.asarray(legal), self.num_draws, axis=-1)
+        # The merged MDP has A K actions: the plan has as many columns. Every copy of an illegal action is illegal.
+        legal = problem.space.legal
+        copies = None if legal is None else jnp.repeat(jnp.asarray(legal), self.num_draws, axis=-1)
+        return Solution.blank((*lead, n_actions * self.num_draws), legal=copies)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Solution | None, belief: CanSample
@@ -116,8 +109,8 @@ class BOSS(eqx.Module):
         # Planners read the draws many times: they are kept in memory.
         mdp = materialise(merge_draws(belief.sample(key, (self.num_draws,))))
         solution = solve(mdp, problem.objective, start=state)
-        # Optimistic: of each action the copy that suits it best.
-        q = _best_draw(solution.q, self.num_draws)
+        # Optimistic: of the K copies of each action the one that suits it best.
+        q = solution.q.reshape(*solution.q.shape[:-1], -1, self.num_draws).max(-1)
         if isinstance(problem.objective, Episodic):
             return Greedy(q, problem.space.legal), None
         # Pair a * K + k: its action is a.

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bayes_mdp.agents.common.mean_model import (
     CountedBelief,
     MeanModel,
-    has_variances,
     mean_model,
     mean_reward_variance,
     reward_moments,
@@ -23,8 +22,8 @@ from bayes_mdp.agents.common.mean_model import (
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import Greedy
 from bayes_mdp.agents.common.variance_equation import require_variances
-from bayes_mdp.mdp import CanCount, CanMean, Episodic, Problem
-from bayes_mdp.mdp.abilities import require_ability
+from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
+from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.utils.typing import IntScalar, RealScalar, Scalar
 from bayes_mdp.utils.validation import (
@@ -232,7 +231,7 @@ class UCBVI(eqx.Module):
         if self.bonus == "simplified":
             row_variance_factor(belief, "UCBVI")
             require_variances(belief)
-        if not has_variances(belief):
+        if not isinstance(belief.components if can_split(belief) else belief, HasVariances):
             return
         assert isinstance(belief, CanMean)  # required above
         mean, variance, legal = reward_moments(belief)

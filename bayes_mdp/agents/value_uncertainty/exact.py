@@ -349,11 +349,6 @@ class ValueCovariance(eqx.Module):
         """Variance of the value of the policy."""
         return jnp.maximum(jnp.diagonal(self.v_covariance, axis1=-2, axis2=-1), 0.0)
 
-    @property
-    def q_factor(self) -> Float[Array, "*H S A A"]:
-        """Lower triangular L (unit of the reward) with L L' = `q_covariance`, which may be singular."""
-        return semidefinite_factor(self.q_covariance)
-
     def mean(self) -> Float[Array, "*H S A"]:
         """Expected q."""
         return self.q_mean
@@ -366,7 +361,7 @@ class ValueCovariance(eqx.Module):
         """A Gaussian draw of q, joint over the actions of a state, states independent."""
         noise = jax.random.normal(key, self.q_mean.shape, self.q_mean.dtype)
         # Joint over the actions of a state: q_mean + L z.
-        return self.q_mean + einsum("...ab,...b->...a", self.q_factor, noise)
+        return self.q_mean + einsum("...ab,...b->...a", semidefinite_factor(self.q_covariance), noise)
 
     def __str__(self) -> str:
         sd = np.sqrt(np.asarray(self.v_variance))

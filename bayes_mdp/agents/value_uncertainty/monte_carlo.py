@@ -6,7 +6,6 @@ memory does not grow with the number of draws.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -146,7 +145,8 @@ def draw_moments(
     posterior: CanSample,
     probs: Float[Array, "*H S A"],
     objective: Objective,
-    number: tuple[IntScalar, int],
+    num_draws: IntScalar,
+    chunk: int,
 ) -> DrawMoments:
     """Mean and covariance of the values of a policy over sampled MDPs. Traceable.
 
@@ -155,7 +155,8 @@ def draw_moments(
         posterior: to sample from.
         probs: action probabilities of the policy.
         objective: `Discounted`, `Episodic` or `FirstExit`.
-        number: of draws in total, and per chunk.
+        num_draws: in total.
+        chunk: draws at once.
     """
 
     def statistics(draws: MDP | SparseMDP, real: Bool[Array, " B"]) -> DrawMoments:
@@ -174,7 +175,7 @@ def draw_moments(
         # `converged` holds its opposite while chunks are merged: zeros, where the loop starts, are neutral.
         return DrawMoments(count, mean, products, illegal, unfinished, jnp.max(value.iterations), gap)
 
-    moments = over_draws(statistics, _merge, key, posterior, *number)
+    moments = over_draws(statistics, _merge, key, posterior, num_draws, chunk)
     return moments._replace(converged=~moments.converged)
 
 
@@ -218,7 +219,13 @@ def by_draws(
         ValueError, TypeError: as `planning.evaluate`; `AverageReward`; a belief that cannot sample; the variance of a
             mean reward does not exist.
     """
-    moments, probs = _moments_of_draws(key, posterior, policy, objective, num_draws, "exact.by_draws")
+    check_draws(key, posterior, num_draws, "exact.by_draws")
+    require_variances(posterior)
+    # Refuses the average reward, whose values are known but for a constant.
+    discount_of(objective)
+    probs = read_probs(posterior, policy, objective)
+    compiled = jax.jit(draw_moments, static_argnames="chunk")
+    moments = compiled(key, posterior, probs, objective, num_draws, chunk=chunk_size(posterior, num_draws))
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
     # Var V = pi' Cov(Q) pi: the policy mixes actions whose values are correlated.
@@ -230,48 +237,6 @@ def by_draws(
     v_mean = mean_over_actions(q_mean, probs)
     status = moments.converged, moments.iterations, moments.gap
     return ValueUncertainty(q_mean, v_mean, q_variance, v_variance, None, None, *status, validity)
-
-
-def action_covariance(
-    key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, *, num_draws: int = 1000
-) -> Float[Array, "*H S A A"]:
-    """Covariance between the values of the actions of each state, over the draws of `by_draws` with this key.
-
-    Host-side. Zero where an action is illegal.
-
-    Args:
-        key, posterior, policy, objective, num_draws: as of `by_draws`.
-
-    Raises:
-        ValueError, TypeError: as `by_draws`.
-    """
-    return _moments_of_draws(key, posterior, policy, objective, num_draws, "exact.action_covariance")[0].covariance
-
-
-def _moments_of_draws(
-    key: PRNGKeyArray, posterior: CanSample, policy: PolicyOrLabels, objective: Objective, num_draws: int, who: str
-) -> tuple[DrawMoments, Float[Array, "*H S A"]]:
-    """The moments and the policy as probabilities, after all checks of the arguments of `by_draws`."""
-    check_draws(key, posterior, num_draws, who)
-    require_variances(posterior)
-    # Refuses the average reward, whose values are known but for a constant.
-    discount_of(objective)
-    probs = read_probs(posterior, policy, objective)
-    chunk = chunk_size(posterior, num_draws)
-    return _moments(key, posterior, probs, objective, num_draws, chunk=chunk), probs
-
-
-@partial(jax.jit, static_argnames="chunk")
-def _moments(
-    key: PRNGKeyArray,
-    posterior: CanSample,
-    probs: Float[Array, "*H S A"],
-    objective: Objective,
-    num_draws: IntScalar,
-    *,
-    chunk: int,
-) -> DrawMoments:
-    return draw_moments(key, posterior, probs, objective, (num_draws, chunk))
 
 
 class MonteCarloThompson(UsesDraws):
@@ -310,7 +275,7 @@ class MonteCarloThompson(UsesDraws):
         key_draws, key_noise = jax.random.split(key)
         # One policy, that of the mean MDP, in all sampled MDPs: the covariance is over what is unknown, not over plans.
         probs = jax.nn.one_hot(plan.policy, problem.space.n_actions, dtype=plan.q.dtype)
-        number = self.num_draws, chunk_size(belief, self.num_draws)
-        moments = draw_moments(key_draws, belief, probs, problem.objective, number)
+        chunk = chunk_size(belief, self.num_draws)
+        moments = draw_moments(key_draws, belief, probs, problem.objective, self.num_draws, chunk)
         q, covariance = moments.mean, moments.covariance
         return policy_with_covariance(key_noise, q, covariance, problem, self.noise, joint=self.joint, scale=self.scale)

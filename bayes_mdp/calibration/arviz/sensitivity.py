@@ -225,8 +225,8 @@ def _distance(values: Float[np.ndarray, "N M"], weights: Float[np.ndarray, " N"]
     weighted = np.cumsum((weights / weights.sum())[order], axis=0)[:-1]
     # The mixture M = (P + Q) / 2.
     middle = 0.5 * (plain + weighted)
-    divergence = sum(_integral(width, _log_ratio(p, middle)) for p in (plain, weighted))
-    bound = _integral(width, plain) + _integral(width, weighted)
+    divergence = sum((width * _log_ratio(p, middle)).sum(0) for p in (plain, weighted))
+    bound = (width * plain).sum(0) + (width * weighted).sum(0)
     return np.sqrt(np.maximum(divergence, 0.0) / bound)
 
 
@@ -235,10 +235,6 @@ def _log_ratio(p: np.ndarray, middle: np.ndarray) -> np.ndarray:
     # Where p is zero, so is p log p; the ratio there does not matter.
     ratio = np.divide(p, middle, out=np.ones_like(middle), where=p > 0)
     return p * np.log2(ratio)
-
-
-def _integral(width: np.ndarray, heights: np.ndarray) -> Float[np.ndarray, " M"]:
-    return (width * heights).sum(0)
 
 
 def _table(names: list[str], both: list[np.ndarray], thresholds: tuple[float, float]) -> pd.DataFrame:

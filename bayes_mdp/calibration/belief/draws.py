@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from numpyro import handlers
 
 from bayes_mdp.inference.draws.chains import Chains
@@ -82,7 +82,8 @@ class RewardDraws(NamedTuple):
             values["reward_precision"] = np.where(self.known, np.nan, scale) ** -2.0
         if len(self.mean) == 1 and self.law is not None:
             return {name: x for name, x in values.items() if np.isfinite(x).any()}
-        return {name: x for name, x in values.items() if _differs(x)}
+        # What differs between draws, of the numbers that exist.
+        return {name: x for name, x in values.items() if (np.isfinite(x) & (x != x[:1])).any()}
 
     def log_prob(self, reward: Float[np.ndarray, "*where"], counted: Bool[np.ndarray, "*where"], where: Index) -> Drawn:
         """[N *where], log density of one reward in each cell at the index `where`.
@@ -185,11 +186,6 @@ def _with_density_of_sum(law: type[dist.Distribution]) -> type[RewardBelief] | N
 def _mesh(where: Index, cells: tuple[int, ...]) -> tuple[np.ndarray, ...]:
     """Index arrays that broadcast; of all cells for (...,)."""
     return tuple(np.indices(cells, sparse=True)) if where[0] is ... else tuple(map(np.asarray, where))
-
-
-def _differs(values: Drawn) -> bool:
-    """Whether a number that exists differs between draws."""
-    return bool((np.isfinite(values) & (values != values[:1])).any())
 
 
 # The law of a transition, row and reward, and where the draws come from.
@@ -311,13 +307,9 @@ def draw(key: PRNGKeyArray, posterior: Fitted, num_draws: int) -> Draws:
     key_choice, key_draws = jax.random.split(key)
     # Draws of hyperparameters are not to stand on the nodes of a grid.
     posterior = posterior.without_nodes(key_choice, num_draws)
-    index, run = choose(host_generator(key_choice), posterior, _limit_draws(posterior, num_draws))
+    # No more than the posterior holds.
+    index, run = choose(host_generator(key_choice), posterior, min(num_draws, posterior.most_draws or num_draws))
     return draws_of(posterior.draw_laws(key_draws, index), run)
-
-
-def _limit_draws(posterior: Fitted, num_draws: int) -> int:
-    """`num_draws`, but no more than the posterior holds."""
-    return num_draws if posterior.most_draws is None else min(num_draws, posterior.most_draws)
 
 
 def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside: float = 0.0) -> None:
@@ -342,7 +334,7 @@ def check_draws(posterior: Fitted, num_draws: int, transitions: int = 0, beside:
     log_words = f", {transitions} transitions" if transitions else ""
     check_memory(
         f"num_draws is {num_draws}{log_words}",
-        _limit_draws(posterior, num_draws) * draw_bytes + at_once,
+        min(num_draws, posterior.most_draws or num_draws) * draw_bytes + at_once,
         "fewer draws take less",
     )
 
@@ -437,11 +429,7 @@ def draw_program(key: PRNGKeyArray, prior: Prior, space: StateActionSpace, num_d
     # Blocks of one size: one compiled program, and bounded memory.
     # Draws that do not fill the last block are cut off.
     size = block_size(math.prod((*space.shape, space.n_outcomes)))
-
-    @jax.jit
-    def block(keys: Key[Array, " N"]) -> tuple[Array, RewardTable, dict[str, Array]]:
-        return jax.vmap(lambda each: _run_program(prior, space, each))(keys)
-
+    block = jax.jit(jax.vmap(lambda each: _run_program(prior, space, each)))
     drawn = [block(jax.random.split(chunk_key, size)) for chunk_key in jax.random.split(key, -(-num_draws // size))]
     probs, rewards, sites = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_draws], *drawn)
     return draws_of(LawDraws.of_tables(probs, rewards), run_in_parts(num_draws, sites))

@@ -130,11 +130,10 @@ def top_sites(prior: Prior, space: StateActionSpace) -> frozenset[str]:
     # `eval_provenance` takes the sites as keywords, and their names need not be identifiers: number them.
     numbered = {f"site{i}": shapes[name] for i, name in enumerate(names)}
 
-    def by_number(**values: Array) -> dict[str, Array]:
-        return densities({name: values[f"site{i}"] for i, name in enumerate(names)})
-
     # A density depends at most on itself: then no latent site is above it.
-    parents = eval_provenance(by_number, **numbered)
+    parents = eval_provenance(
+        lambda **values: densities({name: values[f"site{i}"] for i, name in enumerate(names)}), **numbered
+    )
     return frozenset(name for i, name in enumerate(names) if parents[name] <= {f"site{i}"})
 
 

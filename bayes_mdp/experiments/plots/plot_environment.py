@@ -503,6 +503,8 @@ def plot_env(
         draw_graph(panel, graph, _names("actions", actions, env.mdp.n_actions, "action "))
     if axes is None:
         panel.set_title(": ".join(filter(None, (env.name, panel.get_title()))))
+        # Makes room for title and legend around where axes of a fixed aspect are drawn, "constrained" does not.
+        figure.set_layout_engine("compressed")
     return figure
 
 

@@ -35,7 +35,7 @@ from bayes_mdp.experiments.rollout.host.host_choice import (
     list_environment,
     why_not_sweeps,
 )
-from bayes_mdp.experiments.rollout.regret import Truth, needs_values, optimal_plan, optimal_rate, truth_of
+from bayes_mdp.experiments.rollout.regret import Truth, optimal_plan, optimal_rate, truth_of
 from bayes_mdp.experiments.rollout.run_beliefs import (
     Refits,
     changing,
@@ -51,7 +51,16 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import Simulator, simulator
 from bayes_mdp.experiments.rollout.time_loop import SEEDS, Carry, Layout, Row, RunContext, layout_of, play, start
 from bayes_mdp.experiments.run_config import AXIS, BeliefTree, RunConfig, check_case, seed_mesh
-from bayes_mdp.mdp import CanUpdate, Environment, Episodic, PlansFromState, Problem, StateActionSpace, Transitions
+from bayes_mdp.mdp import (
+    CanUpdate,
+    Discounted,
+    Environment,
+    Episodic,
+    PlansFromState,
+    Problem,
+    StateActionSpace,
+    Transitions,
+)
 from bayes_mdp.mdp.protocols import CanRefit, CanThin
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.numerics.array_forms import stack_trees
@@ -104,7 +113,9 @@ def prepare(case: RunConfig) -> Prepared:
     space, envs = case.space, case.environment
     if case.own_env:
         envs = _draw_environments(key_envs, case, space)
-    sim, values = simulator(envs), needs_values(case.regret, case.objective)
+    sim = simulator(envs)
+    # Whether every plan must be evaluated in the true MDP.
+    values = case.regret in ("objective", "bayes") and isinstance(case.objective, (Episodic, Discounted))
     if not case.own_env:
         _check_lists(space, np.asarray(sim.outcome))
     truth = Truth()

@@ -30,11 +30,6 @@ from bayes_mdp.planning.solution import Solution
 from bayes_mdp.utils.typing import AnyArray
 
 
-def needs_values(regret: str, objective: Objective) -> bool:
-    """Whether every plan must be evaluated in the true MDP."""
-    return regret in ("objective", "bayes") and isinstance(objective, (Episodic, Discounted))
-
-
 class Truth(eqx.Module):
     """The true MDP for the regret; nothing but None where no plan is evaluated.
 

@@ -31,6 +31,9 @@ from bayes_mdp.utils.typing import BoolScalar, IntScalar, RealScalar
 from bayes_mdp.utils.validation import check_count
 
 FORWARD, BACKWARD, FINISHED = 0, 1, 2
+BUCKET = 16  # codes of four bytes: a cache line
+EMPTY = -1
+MOST_ROWS = 2**30
 CHUNK = 128  # iterations whose random words are drawn at once
 MEASURES = ("reward", "length", "decays", "mixed")
 _UNIT = np.float32(2.0**-23)
@@ -52,29 +55,6 @@ class SweepLearner(LearnsFromEpisodes, Protocol):
     @property
     def bootstrap(self) -> bool:
         """Whether a cut episode bootstraps from the state in which it stopped."""
-        ...
-
-
-@runtime_checkable
-class RowEnvironment(Protocol):
-    """An environment whose states have rows in a table. Every function is for one seed, and traceable."""
-
-    def index(self) -> PyTree:
-        """What a seed keeps to find rows; None: a state is its row."""
-        ...
-
-    def locate(self, index: PyTree, state: EnvState, acts: BoolScalar) -> tuple[PyTree, Int[Array, ""]]:
-        """The index, and the row of a state; a new state gets a row where `acts`."""
-        ...
-
-    def reset(self, key: Key[Array, ""], u: RealScalar) -> EnvState:
-        """The first state of an episode, from a key or a uniform number."""
-        ...
-
-    def step(
-        self, key: Key[Array, ""], u: RealScalar, state: EnvState, action: IntScalar
-    ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""]]:
-        """(next state, reward, ended); after an end the state is not used."""
         ...
 
 
@@ -105,6 +85,107 @@ class TabularStates(eqx.Module):
         outcome = sim.next_outcome(u, cell)
         n_states = sim.outcome.shape[-3]
         return jnp.minimum(outcome, n_states - 1), sim.reward_law.sample(key, cell, outcome), outcome == n_states
+
+
+class HashIndex(NamedTuple):
+    """The keys of a hash table.
+
+    Args:
+        codes: the code of the state that each row belongs to, -1: free.
+        lost: look-ups, of those that may insert, that found no row and shared that of another state.
+    """
+
+    codes: Int[Array, " rows"]
+    lost: Int[Array, ""]
+
+
+class HashedStates(eqx.Module):
+    """An environment whose states are too many to list: a state gets a row of the tables at its first visit.
+
+    A state without a free row in either of its buckets shares the last row of one of them: that of the state that came
+    last, as a rule the rarest. `HashIndex.lost` counts such look-ups.
+
+    Args:
+        env: any `SimulatedEnvironment`.
+        num_rows: of the tables, a power of two from 16 to 2^30; more than the number of states that are visited.
+
+    Raises:
+        TypeError: `num_rows` is no integer.
+        ValueError: it is no power of two, or out of range.
+    """
+
+    env: SimulatedEnvironment
+    num_rows: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        check_count("num_rows", self.num_rows, BUCKET)
+        if self.num_rows & (self.num_rows - 1) or self.num_rows > MOST_ROWS:
+            raise ValueError(f"num_rows is {self.num_rows}, expected a power of two from {BUCKET} to 2^30")
+
+    def index(self) -> HashIndex:
+        """All rows are free."""
+        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0))
+
+    def locate(self, index: HashIndex, state: EnvState, acts: BoolScalar) -> tuple[HashIndex, Int[Array, ""]]:
+        """The index, and the row of a state; a new state gets a row where `acts`.
+
+        Where `acts` is false and the state is new the row is one that it might get, or share.
+        """
+        code = jnp.asarray(self.env.code(state), jnp.int32)
+        # Two choices: a code lives in one of two buckets, the emptier one at its first visit.
+        starts = self._buckets(code)
+        codes = jnp.stack([lax.dynamic_slice(index.codes, (start,), (BUCKET,)) for start in starts])
+        known = codes == code
+        free = jnp.sum(codes == EMPTY, axis=1, dtype=jnp.int32)
+        # Buckets are filled from the left: the first free row of the emptier one is BUCKET - free rows from its start.
+        free_row = jnp.where(free[1] > free[0], starts[1], starts[0]) + BUCKET - jnp.maximum(free[0], free[1])
+        # A code is in one row at most, so the maximum over the matches is the match.
+        position = jnp.max(jnp.where(known, starts[:, None] + jnp.arange(BUCKET), -1))
+        new, full = position < 0, jnp.max(free) == 0
+        row = jnp.where(new, jnp.where(full, starts[0] + BUCKET - 1, free_row), position)
+        # No branch: where nothing is inserted the scatter goes beyond the table and is dropped.
+        entry = jnp.where(acts & new & ~full, row, self.num_rows)
+        after = index.codes.at[entry].set(code, mode="drop")
+        return HashIndex(after, index.lost + (acts & new & full)), row
+
+    def reset(self, key: Key[Array, ""], u: RealScalar) -> EnvState:
+        """The first state of an episode."""
+        del u
+        return self.env.reset(key)
+
+    def step(
+        self, key: Key[Array, ""], u: RealScalar, state: EnvState, action: IntScalar
+    ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""]]:
+        """One transition."""
+        del u
+        return self.env.step(key, state, action)
+
+    def _buckets(self, code: Int[Array, ""]) -> Int[Array, " 2"]:
+        """The first rows of the two buckets of a code."""
+        bits = (self.num_rows // BUCKET).bit_length() - 1
+        if not bits:
+            return jnp.zeros(2, jnp.int32)
+        # The high bits of the mixed code, and of its product with 2^32 / golden ratio (Fibonacci hashing).
+        mixed = _mix_bits(code.astype(jnp.uint32))
+        hashes = jnp.stack([mixed, mixed * jnp.uint32(0x9E3779B1)]) >> (32 - bits)
+        return hashes.astype(jnp.int32) * BUCKET
+
+
+def _mix_bits(x: UInt32[Array, ""]) -> UInt32[Array, ""]:
+    """A bijection that makes codes which differ little differ in half of their bits (the last step of MurmurHash3)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+RowEnvironment: TypeAlias = TabularStates | HashedStates
+"""An environment whose states have rows in a table. Every function is for one seed, and traceable.
+
+* `index()`: what a seed keeps to find rows; None: a state is its row.
+* `locate(index, state, acts)`: the index, and the row of a state; a new state gets a row where `acts`.
+* `reset(key, u)`: the first state of an episode, from a key or a uniform number.
+* `step(key, u, state, action)`: (next state, reward, ended); after an end the state is not used.
+"""
 
 
 class EpisodeLayout(NamedTuple):
@@ -368,103 +449,5 @@ def play(
 
         return number + 1, jax.vmap(one)(keys, seeds)
 
-    def goes_on(loop: Loop) -> Bool[Array, ""]:
-        return (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)
-
+    goes_on = lambda loop: (loop[0] < chunks[1]) & jnp.any(loop[1].phase != FINISHED)  # noqa: E731
     return lax.while_loop(goes_on, chunk, (chunks[0], seeds))[1]
-
-
-BUCKET = 16  # codes of four bytes: a cache line
-EMPTY = -1
-MOST_ROWS = 2**30
-
-
-class HashIndex(NamedTuple):
-    """The keys of a hash table.
-
-    Args:
-        codes: the code of the state that each row belongs to, -1: free.
-        lost: look-ups, of those that may insert, that found no row and shared that of another state.
-    """
-
-    codes: Int[Array, " rows"]
-    lost: Int[Array, ""]
-
-
-class HashedStates(eqx.Module):
-    """An environment whose states are too many to list: a state gets a row of the tables at its first visit.
-
-    A state without a free row in either of its buckets shares the last row of one of them: that of the state that came
-    last, as a rule the rarest. `HashIndex.lost` counts such look-ups.
-
-    Args:
-        env: any `SimulatedEnvironment`.
-        num_rows: of the tables, a power of two from 16 to 2^30; more than the number of states that are visited.
-
-    Raises:
-        TypeError: `num_rows` is no integer.
-        ValueError: it is no power of two, or out of range.
-    """
-
-    env: SimulatedEnvironment
-    num_rows: int = eqx.field(static=True)
-
-    def __check_init__(self) -> None:
-        check_count("num_rows", self.num_rows, BUCKET)
-        if self.num_rows & (self.num_rows - 1) or self.num_rows > MOST_ROWS:
-            raise ValueError(f"num_rows is {self.num_rows}, expected a power of two from {BUCKET} to 2^30")
-
-    def index(self) -> HashIndex:
-        """All rows are free."""
-        return HashIndex(jnp.full(self.num_rows, EMPTY, jnp.int32), jnp.int32(0))
-
-    def locate(self, index: HashIndex, state: EnvState, acts: BoolScalar) -> tuple[HashIndex, Int[Array, ""]]:
-        """The index, and the row of a state; a new state gets a row where `acts`.
-
-        Where `acts` is false and the state is new the row is one that it might get, or share.
-        """
-        code = jnp.asarray(self.env.code(state), jnp.int32)
-        # Two choices: a code lives in one of two buckets, the emptier one at its first visit.
-        starts = self._buckets(code)
-        codes = jnp.stack([lax.dynamic_slice(index.codes, (start,), (BUCKET,)) for start in starts])
-        known = codes == code
-        free = jnp.sum(codes == EMPTY, axis=1, dtype=jnp.int32)
-        # Buckets are filled from the left: the first free row of the emptier one is BUCKET - free rows from its start.
-        free_row = jnp.where(free[1] > free[0], starts[1], starts[0]) + BUCKET - jnp.maximum(free[0], free[1])
-        # A code is in one row at most, so the maximum over the matches is the match.
-        position = jnp.max(jnp.where(known, starts[:, None] + jnp.arange(BUCKET), -1))
-        new, full = position < 0, jnp.max(free) == 0
-        row = jnp.where(new, jnp.where(full, starts[0] + BUCKET - 1, free_row), position)
-        # No branch: where nothing is inserted the scatter goes beyond the table and is dropped.
-        entry = jnp.where(acts & new & ~full, row, self.num_rows)
-        after = index.codes.at[entry].set(code, mode="drop")
-        return HashIndex(after, index.lost + (acts & new & full)), row
-
-    def reset(self, key: Key[Array, ""], u: RealScalar) -> EnvState:
-        """The first state of an episode."""
-        del u
-        return self.env.reset(key)
-
-    def step(
-        self, key: Key[Array, ""], u: RealScalar, state: EnvState, action: IntScalar
-    ) -> tuple[EnvState, Float[Array, ""], Bool[Array, ""]]:
-        """One transition."""
-        del u
-        return self.env.step(key, state, action)
-
-    def _buckets(self, code: Int[Array, ""]) -> Int[Array, " 2"]:
-        """The first rows of the two buckets of a code."""
-        bits = (self.num_rows // BUCKET).bit_length() - 1
-        if not bits:
-            return jnp.zeros(2, jnp.int32)
-        # The high bits of the mixed code, and of its product with 2^32 / golden ratio (Fibonacci hashing).
-        mixed = _mix_bits(code.astype(jnp.uint32))
-        hashes = jnp.stack([mixed, mixed * jnp.uint32(0x9E3779B1)]) >> (32 - bits)
-        return hashes.astype(jnp.int32) * BUCKET
-
-
-def _mix_bits(x: UInt32[Array, ""]) -> UInt32[Array, ""]:
-    """A bijection that makes codes which differ little differ in half of their bits (the last step of MurmurHash3)."""
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
-    return x ^ (x >> 16)

@@ -11,7 +11,6 @@ What an agent answers is checked while the program is traced, when shapes, dtype
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -88,11 +87,6 @@ class Layout:
     def segments(self) -> int:
         """Segments of a full row."""
         return self.row_length // self.segment_length
-
-    @property
-    def whole_episodes(self) -> bool:
-        """A segment is an episode."""
-        return self.episodic and self.segment_length == self.row_length
 
     @property
     def restarts(self) -> bool:
@@ -503,12 +497,13 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
         carry = replace(carry, plan=replace(carry.plan, step=step))
     if layout.segment_length == 1:  # one transition, without an axis: `update` then needs no scatter of a block
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
-    if isinstance(agent, LearnsFromEpisodes) and layout.whole_episodes:
+    segment_is_episode = layout.episodic and layout.segment_length == layout.row_length
+    if isinstance(agent, LearnsFromEpisodes) and segment_is_episode:
         return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
     if isinstance(agent, Learner):
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
     if isinstance(agent, KeepsAccount):
-        carry = replace(carry, agent_state=account_block(agent, problem, carry.agent_state, data, weight))
+        carry = replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
     # The belief is put together, updated, and taken apart again: constants are not carried.
     whole = eqx.combine(carry.belief, setting.constants).update(data, weight)
     return replace(carry, belief=changing(whole, carry.belief))
@@ -525,29 +520,14 @@ def _transitions(layout: Layout, problem: Problem, block: Segment) -> tuple[Tran
 
 
 def observe_block(
-    agent: Learner, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
+    agent: Learner | KeepsAccount, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
 ) -> AgentState:
-    """The state of the agent after transitions, one after the other."""
-    return _one_by_one(f"{type(agent).__name__}.observe", partial(agent.observe, problem), state, data, weight)
+    """The state of an agent that learns, or keeps account beside its belief, after transitions, one after the other."""
+    name, observe = ("observe", agent.observe) if isinstance(agent, Learner) else ("account", agent.account)
 
-
-def account_block(
-    agent: KeepsAccount, problem: Problem, state: AgentState, data: Transitions, weight: RealLike
-) -> AgentState:
-    """Likewise of an agent that keeps account beside its belief."""
-    return _one_by_one(f"{type(agent).__name__}.account", partial(agent.account, problem), state, data, weight)
-
-
-def _one_by_one(
-    name: str,
-    observe: Callable[[AgentState, Transitions, Float[Array, ""]], AgentState],
-    state: AgentState,
-    data: Transitions,
-    weight: RealLike,
-) -> AgentState:
     def see(state: AgentState, x: tuple[Transitions, Float[Array, ""]]) -> tuple[AgentState, None]:
-        after = observe(state, *x)
-        require_alike(name, state, after, "the state it was given")
+        after = observe(problem, state, *x)
+        require_alike(f"{type(agent).__name__}.{name}", state, after, "the state it was given")
         return after, None
 
     if jnp.ndim(data.state) == 0:

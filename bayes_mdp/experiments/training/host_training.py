@@ -251,7 +251,7 @@ _choose = jax.jit(choose)
 
 
 class HostEngine:
-    """Iterations one by one, the environments on the host, the learning compiled.
+    """The loop that `train` runs in chunks, iterations one by one: environments on the host, the learning compiled.
 
     Args:
         agent: see `train`.
@@ -272,16 +272,6 @@ class HostEngine:
         self._agent, self._env, self._evaluation_env, self._options = agent, env, evaluation_env, options
         self._begin_key, self._run_key, self._key_play = jax.random.split(key, 3)
         self._num_rows = options.replay_size // env.num_envs
-
-    @property
-    def spec(self) -> Spec:
-        """Shapes and numbers of actions and environments."""
-        return self._env.spec
-
-    @property
-    def map_shape(self) -> tuple[int, ...] | None:
-        """There is no map."""
-        return None
 
     def begin(self) -> TrainState:
         """Everything before the first iteration; refuses a replay that does not fit."""

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, prod
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, TypeAlias
@@ -41,7 +41,6 @@ from bayes_mdp.experiments.resume import (
 from bayes_mdp.experiments.training.host_training import HostEngine, play_host
 from bayes_mdp.experiments.training.training_loop import (
     CompiledEngine,
-    Engine,
     Evaluation,
     StepReport,
     TrainOptions,
@@ -50,6 +49,7 @@ from bayes_mdp.experiments.training.training_loop import (
 )
 from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
+from bayes_mdp.mdp.environment import HasCells
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.files import check_folder
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
@@ -140,7 +140,7 @@ class Training:
         ended = np.isfinite(score).sum(1)
         state = "finished" if self.finished else "stopped before its end; the same call goes on"
         facts = {
-            "environment steps of each seed": _last_step(data),
+            "environment steps of each seed": f"{data['step'].values[-1]:,.0f}" if "step" in data.coords else "0",
             "episodes that ended, by seed": _range(ended),
         }
         if ended.any():
@@ -162,10 +162,6 @@ class Training:
             seed: index of the learner.
         """
         return self.agent.values(jax.tree.map(lambda x: x[seed], self.learner), observation)
-
-
-def _last_step(data: "xr.Dataset") -> str:
-    return f"{data['step'].values[-1]:,.0f}" if "step" in data.coords else "0"
 
 
 def _range(numbers: np.ndarray) -> str:
@@ -235,7 +231,8 @@ def train(
         else:
             engine = CompiledEngine(agent, env, num_seeds, options, key)
         configuration = _configuration(agent, env, evaluation_env, num_seeds, options, key)
-        return _Session(engine, agent, _Plan(num_steps, num_seeds, options), path, configuration).run()
+        map_shape = env.map_shape if isinstance(env, HasCells) else None
+        return _Session(engine, agent, _Plan(num_steps, num_seeds, options), map_shape, path, configuration).run()
 
 
 def device_of(name: str) -> "Device":
@@ -336,19 +333,25 @@ class _Plan:
         return min(end, due)
 
 
+Engine: TypeAlias = CompiledEngine | HostEngine
+
+
 class _Session:
     """One run of `train`: from the last checkpoint, or from the beginning, to the end or to a signal."""
 
     def __init__(
-        self, engine: Engine, agent: NeuralAgent, plan: _Plan, path: str | Path | None, configuration: dict[str, object]
+        self,
+        engine: Engine,
+        agent: NeuralAgent,
+        plan: _Plan,
+        map_shape: tuple[int, ...] | None,
+        path: str | Path | None,
+        configuration: dict[str, object],
     ) -> None:
         self._engine, self._agent, self._plan = engine, agent, plan
         self._path, self._configuration = path, configuration
         self._checkpoints = None if path is None else Checkpoints(path, configuration)
-        cells = 1
-        for size in engine.map_shape or (0,):
-            cells *= size
-        self._log = Log(plan.num_seeds, engine.spec.num_envs, plan.num_iterations, cells)
+        self._log = Log(plan.num_seeds, plan.options.num_envs, plan.num_iterations, map_shape)
         self._written = time.monotonic()
 
     def run(self) -> Training:
@@ -373,7 +376,7 @@ class _Session:
             self._keep(state, done)
         if stops.received == signal.SIGINT:
             raise KeyboardInterrupt
-        return self._result(state, done == total)
+        return Training(self._dataset(), self._engine.learner(state), self._agent, done == total)
 
     def _start(self) -> tuple[int, PyTree]:
         newest = None if self._checkpoints is None else self._checkpoints.newest()
@@ -404,10 +407,7 @@ class _Session:
         named = ("key", "versions")
         configuration = {name: x for name, x in self._configuration.items() if name not in named}
         attributes = {"configuration": configuration, **{name: self._configuration[name] for name in named}}
-        return self._log.dataset(attributes, self._engine.map_shape)
-
-    def _result(self, state: PyTree, finished: bool) -> Training:
-        return Training(self._dataset(), self._engine.learner(state), self._agent, finished)
+        return self._log.dataset(attributes)
 
 
 FRAMES = 8
@@ -420,15 +420,18 @@ class Log:
     Args:
         num_seeds, num_envs: of the training.
         num_iterations: of the whole of it.
-        num_cells: of an environment that has a map (`HasCells`), else 0.
+        map_shape: (rows, columns) of an environment that has a map (`HasCells`).
     """
 
-    def __init__(self, num_seeds: int, num_envs: int, num_iterations: int, num_cells: int = 0) -> None:
+    def __init__(
+        self, num_seeds: int, num_envs: int, num_iterations: int, map_shape: tuple[int, ...] | None = None
+    ) -> None:
         self._num_seeds, self._num_envs, self._num_iterations = num_seeds, num_envs, num_iterations
         self._rows: dict[str, list[np.ndarray]] = {}
         self._episodes: list[np.ndarray] = []
         self._evaluations: list[np.ndarray] = []
-        self.visits = np.zeros((num_seeds, FRAMES, num_cells), np.int64) if num_cells else None
+        self._map_shape = map_shape
+        self.visits = None if map_shape is None else np.zeros((num_seeds, FRAMES, prod(map_shape)), np.int64)
 
     def add(self, report: StepReport, first: int) -> None:
         """A chunk: arrays [seed, iteration, ...] of the iterations from `first` on.
@@ -508,7 +511,7 @@ class Log:
             frames[:, min(frame * num_iterations // self._num_iterations, FRAMES - 1)] += visits[:, frame]
         return frames
 
-    def dataset(self, attributes: Mapping[str, object], map_shape: tuple[int, ...] | None = None) -> "xr.Dataset":
+    def dataset(self, attributes: Mapping[str, object]) -> "xr.Dataset":
         """Curves [seed, checkpoint]; episodes [seed, episode], padded with nan; evaluations; visits."""
         import xarray as xr
 
@@ -520,7 +523,7 @@ class Log:
         if rows:
             result = result.assign_coords(step=("checkpoint", rows.pop("step")[0], {"long_name": "environment steps"}))
             result = result.assign({name: (("seed", "checkpoint"), x) for name, x in rows.items()})
-        return self._with_visits(self._with_evaluations(self._with_episodes(result)), map_shape)
+        return self._with_visits(self._with_evaluations(self._with_episodes(result)))
 
     def _with_episodes(self, result: "xr.Dataset") -> "xr.Dataset":
         events = np.concatenate([np.zeros((0, len(_EPISODE))), *self._episodes])
@@ -541,11 +544,11 @@ class Log:
             evaluation_episodes=(("seed", "evaluation"), table[:, :, 3].T),
         )
 
-    def _with_visits(self, result: "xr.Dataset", map_shape: tuple[int, ...] | None) -> "xr.Dataset":
-        if self.visits is None or map_shape is None:
+    def _with_visits(self, result: "xr.Dataset") -> "xr.Dataset":
+        if self.visits is None or self._map_shape is None:
             return result
-        dims = ("seed", "frame", *("row", "column")[: len(map_shape)])
-        return result.assign(visits=(dims, self.visits.reshape(*self.visits.shape[:2], *map_shape)))
+        dims = ("seed", "frame", *("row", "column")[: len(self._map_shape)])
+        return result.assign(visits=(dims, self.visits.reshape(*self.visits.shape[:2], *self._map_shape)))
 
 
 def _stack_padded(parts: list[np.ndarray]) -> np.ndarray:

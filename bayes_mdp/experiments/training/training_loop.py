@@ -7,7 +7,7 @@ runs chunks for all seeds. All random numbers depend on (key, iteration) alone: 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -349,47 +349,10 @@ def play_seeds(
     return [scores[is_end] for scores, is_end in zip(score, ended, strict=True)]
 
 
-@runtime_checkable
-class Engine(Protocol):
-    """The loop that `train` runs in chunks; `state` is a tree of arrays of its own choice, [seed ...]."""
-
-    @property
-    def spec(self) -> Spec:
-        """Shapes and numbers of actions and environments."""
-        ...
-
-    @property
-    def map_shape(self) -> tuple[int, ...] | None:
-        """(rows, columns) of an environment with a map."""
-        ...
-
-    def begin(self) -> PyTree:
-        """Everything before the first iteration."""
-        ...
-
-    def chunk(self, state: PyTree, first: int, number: int) -> tuple[PyTree, StepReport]:
-        """So many iterations, from `first` on; the report is [seed, iteration, ...]. `state` is donated."""
-        ...
-
-    def evaluate(self, state: PyTree, number: int) -> list[np.ndarray]:
-        """The scores of the episodes of the evaluation with this number, of each seed."""
-        ...
-
-    def learner(self, state: PyTree) -> PyTree:
-        """What was learnt."""
-        ...
-
-    def arrays(self, state: PyTree) -> dict[str, AnyArray]:
-        """All of the state by name."""
-        ...
-
-    def restore(self, arrays: Mapping[str, AnyArray], where: str) -> PyTree:
-        """The state that `arrays` gave; `where` is named in error messages."""
-        ...
-
-
 class CompiledEngine:
-    """Iterations in one compiled scan, seeds vmapped.
+    """The loop that `train` runs in chunks, iterations in one compiled scan, seeds vmapped.
+
+    The state is a tree of arrays [seed, ...].
 
     Args:
         agent, env: see `train`.
@@ -407,16 +370,6 @@ class CompiledEngine:
         self._begin_keys, self._run_keys = (jax.random.split(k, num_seeds) for k in (key_begin, key_run))
         self._chunk = jax.jit(jax.vmap(run_chunk, in_axes=(0, None, None, 0, None)), donate_argnums=3)
 
-    @property
-    def spec(self) -> Spec:
-        """Shapes and numbers of actions and environments."""
-        return spec_of(self._env, self._options.num_envs)
-
-    @property
-    def map_shape(self) -> tuple[int, ...] | None:
-        """(rows, columns) of an environment with a map."""
-        return self._env.map_shape if isinstance(self._env, HasCells) else None
-
     def begin(self) -> TrainState:
         """Everything before the first iteration; refuses a replay that does not fit."""
         shapes = self._shapes()
@@ -426,7 +379,7 @@ class CompiledEngine:
         return jax.jit(self._begin)(self._begin_keys)
 
     def chunk(self, state: TrainState, first: int, number: int) -> tuple[TrainState, StepReport]:
-        """So many iterations, from `first` on."""
+        """So many iterations, from `first` on; the report is [seed, iteration, ...]. `state` is donated."""
         return self._chunk(self._run_keys, self._agent, self._env, state, first + jnp.arange(number))
 
     def evaluate(self, state: TrainState, number: int) -> list[np.ndarray]:
@@ -445,7 +398,7 @@ class CompiledEngine:
         return arrays_by_name(state)
 
     def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
-        """The state that `arrays` gave."""
+        """The state that `arrays` gave; `where` is named in error messages."""
         return fill(self._shapes(), arrays, where)
 
     def _begin(self, keys: Key[Array, " N"]) -> TrainState:

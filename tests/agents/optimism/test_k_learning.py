@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import bayes_mdp as bm
-from bayes_mdp.agents import KLearning
-from bayes_mdp.agents.optimism.k_learning import k_values, policy, schedule, value
+from bayes_mdp.agents import Boltzmann, KLearning
+from bayes_mdp.agents.optimism.k_learning import k_values, schedule, value
 from bayes_mdp.agents.optimism.k_model import Bonus, k_model
 from bayes_mdp.envs import deep_sea
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
@@ -130,10 +130,8 @@ def test_the_softmax_is_the_variational_maximum_and_the_policy_attains_it():
     rng = np.random.default_rng(0)
     k, tau = rng.normal(size=(2, 3, 4)), 0.3
     k[:, 1, 2] = -np.inf
-    found = policy(k, tau)
+    found = Boltzmann(k, tau)
     top = value(k, tau)
-    np.testing.assert_array_equal(found.values, top)
-    assert found.k is found.q and found.tau is found.temperature
     probs = np.asarray(probabilities(found))
     np.testing.assert_allclose(free_energy(probs, k, tau), top, rtol=1e-12)
     others = rng.dirichlet(np.ones(4), size=(1000, 2, 3)) * np.isfinite(k)
@@ -144,7 +142,7 @@ def test_the_softmax_is_the_variational_maximum_and_the_policy_attains_it():
 @jax.jit
 def probabilities(found):
     """[H S A]."""
-    step, state, action = jnp.indices(found.k.shape)
+    step, state, action = jnp.indices(found.q.shape)
     return jnp.exp(jnp.vectorize(found.log_prob)(state, action, step))
 
 
@@ -233,10 +231,10 @@ def test_a_plan_is_the_temperature_and_its_values():
     state, tau = agent.init(jax.random.key(0), task), right.brent()
     for number in (1, 2):
         shown, state = plan(agent, task, state, case.posterior)
-        np.testing.assert_allclose(shown.tau, tau, rtol=1e-3)
-        np.testing.assert_allclose(shown.k, right.k(tau), rtol=1e-3)
-        np.testing.assert_allclose(shown.values[0, 0], right.objective(tau), rtol=1e-5)
-        assert int(state.num_plans) == number and float(state.temperature) == float(shown.tau)
+        np.testing.assert_allclose(shown.temperature, tau, rtol=1e-3)
+        np.testing.assert_allclose(shown.q, right.k(tau), rtol=1e-3)
+        np.testing.assert_allclose(value(shown.q, shown.temperature)[0, 0], right.objective(tau), rtol=1e-5)
+        assert int(state.num_plans) == number and float(state.temperature) == float(shown.temperature)
     certain, after = plan(KLearning(span=0.0, noise=0.0), task, state, case.posterior)
     greedy = right.bellman()
     np.testing.assert_allclose(certain.k, greedy, rtol=1e-4, atol=1e-4)
@@ -245,8 +243,8 @@ def test_a_plan_is_the_temperature_and_its_values():
     agent = KLearning("schedule", span=1.0, noise=0.7, num_states=7)
     shown, state = plan(agent, task, state, case.posterior)
     expected = schedule(3, noise=0.7, horizon=4, num_states=7, num_actions=2, span=1.0)
-    np.testing.assert_allclose(shown.tau, expected, rtol=1e-6)
-    np.testing.assert_allclose(shown.values[0, 0], right.objective(expected), rtol=1e-5)
+    np.testing.assert_allclose(shown.temperature, expected, rtol=1e-6)
+    np.testing.assert_allclose(value(shown.q, shown.temperature)[0, 0], right.objective(expected), rtol=1e-5)
 
 
 def known_moves(size):
@@ -327,7 +325,11 @@ TASK = Problem(StateActionSpace(3, 2, horizon=4), Episodic(4))
         (lambda: k_values(Mean(), 1.0), TypeError, "k_values needs a posterior that has visit_counts, got a Mean"),
         (lambda: k_values(layered().posterior, -1.0), ValueError, r"tau is -1\.0, expected a finite number greater"),
         (lambda: k_values(layered().posterior, 1.0, horizon=7), ValueError, "horizon is 7, expected 4, that of the"),
-        (lambda: policy(np.zeros((2, 2)), 0.0), ValueError, r"temperature is 0\.0, expected a number greater than 0"),
+        (
+            lambda: Boltzmann(np.zeros((2, 2)), 0.0),
+            ValueError,
+            r"temperature is 0\.0, expected a number greater than 0",
+        ),
         (lambda: value(np.zeros((2, 2)), np.inf), ValueError, "tau is inf, expected a finite number greater than zero"),
     ],
 )

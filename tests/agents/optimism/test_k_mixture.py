@@ -223,11 +223,11 @@ def test_the_agent_plans(prior, temperature):
     agent.check_belief(belief(prior))
     state = agent.init(jax.random.key(0), problem)
     policy, after = jax.jit(agent.plan)(jax.random.key(0), problem, state, belief(prior))
-    expected = k_values(belief(prior), policy.tau, bonus="posterior", horizon=HORIZON)
-    np.testing.assert_allclose(policy.k, expected, rtol=2e-5)
-    assert np.isfinite(policy.k).all() and after.num_plans == 1
+    expected = k_values(belief(prior), policy.temperature, bonus="posterior", horizon=HORIZON)
+    np.testing.assert_allclose(policy.q, expected, rtol=2e-5)
+    assert np.isfinite(policy.q).all() and after.num_plans == 1
     if temperature == "optimal":
         best = optimal_temperature(belief(prior), START, bonus="posterior", horizon=HORIZON)
         assert bool(best.converged) and best.gap < 1e-10 * abs(best.objective)
-        np.testing.assert_allclose(policy.tau, best.tau, rtol=1e-2)
-        np.testing.assert_allclose(policy.k, best.k, rtol=1e-2)
+        np.testing.assert_allclose(policy.temperature, best.tau, rtol=1e-2)
+        np.testing.assert_allclose(policy.q, best.k, rtol=1e-2)

@@ -14,7 +14,7 @@ import pytest
 import bayes_mdp as bm
 from bayes_mdp.agents import AGENTS, MonteCarloThompson
 from bayes_mdp.agents.value_uncertainty.exact import by_draws, value_covariance
-from bayes_mdp.agents.value_uncertainty.monte_carlo import action_covariance
+from bayes_mdp.agents.value_uncertainty.monte_carlo import draw_moments
 from bayes_mdp.inference import mixture
 from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
@@ -43,7 +43,7 @@ def test_it_is_the_exact_covariance(key):
     assert _relative(answer.v_variance, exact.v_variance, NUMBER) < Z
     assert np.max(np.abs(answer.q_mean - exact.q_mean) / answer.q_sd) < Z / NUMBER**0.5
     assert abs(np.sum(answer.q_variance) / np.sum(exact.q_variance) - 1) < 0.03
-    covariance = action_covariance(key, case.posterior, case.policy, objective, num_draws=NUMBER)
+    covariance = draw_moments(key, case.posterior, jnp.asarray(case.policy), objective, NUMBER, 1000).covariance
     np.testing.assert_allclose(np.diagonal(covariance, axis1=-2, axis2=-1), answer.q_variance, rtol=1e-5)
     scale = np.sqrt(np.prod(np.asarray(exact.q_variance), -1))
     off = np.abs(np.asarray(covariance - exact.q_covariance))[..., 0, 1] / scale

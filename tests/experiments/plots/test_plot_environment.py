@@ -287,6 +287,15 @@ def test_every_environment_can_be_drawn(name, no_dense):
     assert plot_trajectory(env, [first, first]).axes
 
 
+@pytest.mark.parametrize("name", ["deep_sea", "seven_rooms", "six_arms"])
+def test_title_and_legend_are_inside_a_figure_of_its_own(name):
+    env = ENVS[name](**SMALLER.get(name, {}))
+    for figure in (plot_env(env), plot_trajectory(env, [0, 1])):
+        figure.draw_without_rendering()
+        drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert min(drawn.x0, drawn.y0, width - drawn.x1, height - drawn.y1) >= 0
+
+
 def test_figures_can_be_rendered_and_axes_be_given(tmp_path):
     from matplotlib.figure import Figure
 
