@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy
@@ -241,7 +241,10 @@ def decide(
         judge = infer(keys[1], problem.prior, second, space=space) if problem.split else chooser
         spender = _spender(judge, problem)
         comparison, improvements = _judge(keys[3], judge, problem, candidates, spender)
-        spent = {name: _spending(value, spender, judge) for name, value in comparison.values.items()}
+        spent = {
+            name: {} if spender is None else spending_of(value, spender, judge, looks=LOOKS)
+            for name, value in comparison.values.items()
+        }
         judged = {
             name: _candidate(name, policy, comparison, improvements[name], judge, problem, spent[name])
             for name, policy in candidates.items()
@@ -374,7 +377,11 @@ def _read_problem(
     # Unless limits are stated, rare pairs are left to the baseline.
     if limits.bootstrap_below is None and not limits.min_count:
         limits = replace(limits, bootstrap_below=LEAST_TRIED)
-    today = _log_policy(log, space, objective) if baseline is None else _read(baseline, "baseline", space, objective)
+    if baseline is None:
+        # What the log did, by step where that is to be told.
+        today = behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
+    else:
+        today = _read(baseline, "baseline", space, objective)
     logged = log if baseline is None else log_behind(baseline)
     return Problem(
         _read_prior(prior, log, space),
@@ -422,11 +429,6 @@ def _spender(posterior: Fitted, problem: Problem) -> Spender | None:
     return read_budgets(problem.limits.budgets, posterior, Sizes.of(problem.space), problem.space, problem.objective)
 
 
-def _spending(value: PolicyValue, spender: Spender | None, posterior: Fitted) -> dict[str, Spending]:
-    """What a policy spends of each budget, in the draws that judge."""
-    return {} if spender is None else spending_of(value, spender, posterior, looks=LOOKS)
-
-
 def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace, objective: Objective) -> str:
     """What the baseline is, in words, where it is what the log did: given as nothing, as the log, or as its array."""
     if baseline is None or log_behind(baseline) is log:
@@ -437,11 +439,6 @@ def _practice(baseline: PolicyOrLabels | None, log: Log, space: StateActionSpace
         if np.shape(baseline) == mixture.shape and np.allclose(baseline, mixture, rtol=0.0, atol=SAME):
             return log_in_words(log, space, objective, mixed=True)
     return ""
-
-
-def _log_policy(log: Log, space: StateActionSpace, objective: Objective) -> Float[np.ndarray, "*H S A"]:
-    """What the log did, by step where that is to be told."""
-    return behaviour_policy(log, space=space, by_step=logged_steps(log, space, objective) or False)
 
 
 def _check_fit(space: StateActionSpace, objective: Objective, checks: bool) -> None:
@@ -613,9 +610,10 @@ def _candidate(
     values = {key: comparison.values[key] for key in (BASELINE, name)}
     doubts += verdict_on(values, problem.value_range, "these data", MOST_PRIOR).reasons
     doubts += [f"the budget is not shown to be kept: {spent}" for spent in spending.values() if not spent.certified]
-    # Pairs that it takes more often than practice: what was seen of these matters.
-    probs = (_action_probs(compared, problem.space, problem.objective) for compared in (policy, problem.baseline))
-    taken, basis = _more(*probs), comparison.values[name].basis
+    # Pairs that it takes more often than practice, at any step: what was seen of these matters.
+    probs, today = (_action_probs(each, problem.space, problem.objective) for each in (policy, problem.baseline))
+    taken = (probs > today + SAME).reshape(-1, *probs.shape[-2:]).any(0)
+    basis = comparison.values[name].basis
     return Candidate(
         policy,
         improvement,
@@ -681,11 +679,6 @@ def _weigh(
     )
     answers = consequences(question, checks, {name: candidate.mean for name, candidate in sure.items()})
     return judged | {name: replace(sure[name], consequences=tuple(changes)) for name, changes in answers.items()}
-
-
-def _more(policy: Float[np.ndarray, "*H S A"], today: Float[np.ndarray, "*H S A"]) -> Bool[np.ndarray, "S A"]:
-    """The pairs that a policy takes more often than the baseline, at any step."""
-    return np.asarray((policy > today + 1e-6).reshape(-1, *policy.shape[-2:]).any(0))
 
 
 def _rare_pairs(seen: Float[np.ndarray, "S A"], space: StateActionSpace, below: int) -> RarelyTried | None:

@@ -315,20 +315,15 @@ class Decision:
         return f"What the value of the {named} is most uncertain about"
 
     @property
-    def _draws_frequencies(self) -> bool:
-        """Whether the baseline is a log, of which the frequencies are drawn."""
-        return self.comparison.values[BASELINE].by_frequencies is not None
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """What one should know of the answer: the widened interval, checks that failed and change nothing."""
         notes = [f"of the log: {'; '.join(self.left_out)}"] if self.left_out else []
-        if self.practice:
-            notes.append(f"the baseline is {self.practice}" + (f"; {AS_DRAWN}" if self._draws_frequencies else ""))
+        drawn = self.comparison.values[BASELINE].by_frequencies is not None
+        notes += [f"the baseline is {self.practice}" + (f"; {AS_DRAWN}" if drawn else "")] if self.practice else []
         notes += [] if self.tipping is None or not self.recommended else [hidden_causes(self.tipping)]
         chosen = self.candidates.get(CHOSEN)
         if chosen is not None and not self.split:
-            why = "for choice and frequencies" if self._draws_frequencies else "as the same data chose it"
+            why = "for choice and frequencies" if drawn else "as the same data chose it"
             notes.append(f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's {why} (a heuristic)")
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")

@@ -417,7 +417,8 @@ def comparison_page(
     space = labels_of(posterior) or StateActionSpace(*sizes_of(posterior).shape[-2:])
     value, alternatives = comparison.values[baseline], [name for name in comparison.values if name != baseline]
     table = policy_table(space, comparison.compared.policies, str(columns.get("state", "state")))
-    unit = value_in_words(value.objective, _with_costs(columns))
+    # Costs are shown as costs, not as minus rewards.
+    unit = value_in_words(value.objective, {"reward": columns["cost"]} if "cost" in columns else columns)
     printed = "" if "cost" not in columns else "<p>Here values are rewards, which are minus the costs.</p>"
     parts = [
         f"<h1>{escape(', '.join(alternatives))} compared with {escape(baseline)}</h1>",
@@ -545,11 +546,6 @@ def _reward(columns: Mapping[str, Hashable]) -> str:
     """The column that is summed."""
     role = "cost" if "cost" in columns else "reward"
     return repr(str(columns[role])) if role in columns else "reward"
-
-
-def _with_costs(columns: Mapping[str, Hashable]) -> Mapping[str, Hashable]:
-    """The columns, where costs are shown as costs and not as minus rewards."""
-    return {"reward": columns["cost"]} if "cost" in columns else columns
 
 
 def _columns(log: Log | FoldedLog | None) -> dict[str, Hashable]:
