@@ -34,6 +34,7 @@ DIRECT_SLOW = 512  # and up to which those are that sweeps do not solve fast
 DIRECT_UNDISCOUNTED = 1024  # and up to which those of a first exit are: iterations take as long as episodes last
 DENSE = 128  # states up to which chains are dense, however few of their entries are possible
 IN_CACHE = 2**17  # numbers of a block of draws of which several sums are taken
+LARGE_CHAIN = 2**16  # numbers of a chain from which on it is made of whole rows by a sparse product, draw by draw
 DENSE_SHARE = 0.25  # of a row that is listed: above, a product with a dense matrix is faster
 FACTORED = 128  # states from which on values and times share the factors of their systems, draw by draw
 ELIMINATED = 2048  # states up to which a system that iterations do not solve is eliminated as a dense one
@@ -146,8 +147,10 @@ class PolicyPairs:
         self.is_dense = self.n_states <= DENSE or not sparse
         # All rows list every state in order: they are taken whole, not entry by entry, unless most entries are zero.
         width = rows.width or 0
-        whole = self.is_dense and not self.deterministic and width in (self.n_states, self.n_states + 1)
+        large = self.n_states * width >= LARGE_CHAIN
+        whole = self.is_dense and (large or not self.deterministic) and width in (self.n_states, self.n_states + 1)
         self._width: int = width if whole and rows.in_order else 0
+        self._is_large = large and self._width > 0
 
     # What follows has a number for each entry: it is worked out where it is needed.
 
@@ -173,6 +176,12 @@ class PolicyPairs:
         states = np.tile(np.arange(self.n_states), self.n_states)
         return self.deterministic and np.array_equal(self._place[1], states)
 
+    @cached_property
+    def _average(self) -> scipy.sparse.csr_array:
+        """[S Q], the mean over the actions of each state."""
+        shape = self.n_states, len(self._every.state)
+        return scipy.sparse.csr_array((self.weight, (self.state, self.pairs)), shape=shape)
+
     def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
         """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
 
@@ -181,6 +190,7 @@ class PolicyPairs:
         """
         copied = copy(self)
         copied.weight = policy[..., self.state, self.action]
+        copied.__dict__.pop("_average", None)
         return copied
 
     @property
@@ -194,7 +204,7 @@ class PolicyPairs:
         reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
         listed = self.n_states if self.is_dense else self.longest
         terms = listed + SPARE + self.n_actions + 2
-        if self.is_dense and mostly_zero(drawn.probs):
+        if self.is_dense and not self._is_large and mostly_zero(drawn.probs):
             return Chains(self._of_possible(drawn.probs), reward, terms, size)
         if self._width:
             return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
@@ -224,6 +234,10 @@ class PolicyPairs:
     def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
         """The mean over the actions of each state: a first action of every state, a second one, ..."""
         table, size = probs.reshape(len(probs), -1, self._width), self.n_states
+        if self._is_large and self.weight.ndim == 1:
+            # One draw fills the cache: a product with the policy as a sparse matrix reads it once.
+            table = self._every.in_double(probs).reshape(table.shape)
+            return np.stack([(self._average @ draw)[:, :size] for draw in table])
         matrix = np.zeros((len(probs), size, size))
         # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.state, self.state)

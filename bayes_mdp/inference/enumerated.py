@@ -29,7 +29,7 @@ from bayes_mdp.inference.summary import Observed
 from bayes_mdp.mdp import Counts, Transitions
 from bayes_mdp.mdp.space import program_cache
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.numerics.array_forms import stack_trees
+from bayes_mdp.numerics.array_forms import own, stack_trees
 from bayes_mdp.utils.typing import AnyArray
 
 MAX_VALUES = 64
@@ -258,7 +258,7 @@ def fit_of(branches: Branches) -> Fit[Mixture]:
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> Mixture:
         del key
         if data is None:
-            return posterior(jax.tree.map(np.array, stacked), _normalise(log_prior))
+            return posterior(own(stacked), _normalise(log_prior))
         # The stack, which is kept for other data, is read alone.
         before = posterior(stacked, _normalise(log_prior))
         return before.update(jax.tree.map(np.ravel, data) if isinstance(data, Transitions) else data)

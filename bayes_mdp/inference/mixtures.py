@@ -28,7 +28,7 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import (
     after_sources,
     conjugate_pair_draws,
 )
-from bayes_mdp.inference.conjugate.dirichlet_rows import divergence
+from bayes_mdp.inference.conjugate.dirichlet_rows import divergence, evidences_of_counts
 from bayes_mdp.inference.conjugate.lazy_arrays import (
     known_rewards,
     label_rewards,
@@ -37,6 +37,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     reward_draws,
     urn_of,
 )
+from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -62,6 +63,7 @@ from bayes_mdp.utils.validation import as_real, check_bool, check_shape, check_t
 Pairs = Float[AnyArray, "*H S A"]
 Tree = TypeVar("Tree")
 NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
+LEAST_WEIGHT = 1e-18  # of a component, as a share of the largest: a uniform number of 53 bits never chooses less
 
 
 class MixturePosterior(Fitted):
@@ -491,6 +493,12 @@ class Mixture(MixturePosterior):
 
     def before_data(self) -> "Mixture":
         """The priors of the components, with their prior weights."""
+        if isinstance(self.components.transition_probs.prior, RepeatedRows) and self.log_prior is not None:
+            # They share their counts of zero.
+            first = self.component(0).before_data()
+            priors = [self.component(k).transition_probs.prior for k in range(self.num_components)]
+            log_prior = np.asarray(self.log_prior, np.float64)
+            return self._with_components([with_rows(first, prior) for prior in priors], log_prior)
         with jax.enable_x64(True):
             return jax.tree.map(np.asarray, _before_data(jax.tree.map(np.array, self)))
 
@@ -585,14 +593,17 @@ class Mixture(MixturePosterior):
     @property
     def rows_vary(self) -> bool:
         """Whether the priors of the rows differ from component to component. Host side."""
-        return varies(np.asarray(self.components.transition_probs.prior))
+        prior = self.components.transition_probs.prior
+        if isinstance(prior, RepeatedRows):
+            return varies(np.asarray(prior.scale)) or varies(np.asarray(prior.row))
+        return varies(np.asarray(prior))
 
     @property
     def _share_all_but_priors(self) -> bool:
         """Whether components have the same data, tables and known numbers."""
         rows, rewards = self.components.transition_probs, self.components.reward_cells
         # Leaves by identity: all arrays but the priors of rows and rewards have to be equal over the components.
-        priors = {id(x) for x in (rows.prior, *jax.tree.leaves(getattr(rewards, "prior", None)))}
+        priors = {id(x) for x in jax.tree.leaves((rows.prior, getattr(rewards, "prior", None)))}
         shared = [np.asarray(x) for x in jax.tree.leaves((rows, rewards)) if id(x) not in priors]
         return not any(map(varies, shared))
 
@@ -602,11 +613,14 @@ class Mixture(MixturePosterior):
         Args:
             key: of the draws.
         """
-        rows = np.asarray(self.components.transition_probs.prior).reshape(self.num_components, -1)
-        rewards = self.components.reward_cells
+        prior, rewards = self.components.transition_probs.prior, self.components.reward_cells
+        rows = prior if isinstance(prior, RepeatedRows) else np.asarray(prior).reshape(self.num_components, -1)
 
         # Rows [K, M K'] laid flat: element is a place in a component's flattened site rows.
         def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
+            if isinstance(rows, RepeatedRows):
+                place = np.divmod(element, rows.shape[-1])
+                return np.stack([rows.component(int(i)).at(*place) for i in k])
             return rows[k[:, None], element].astype(np.float64, copy=False)
 
         def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
@@ -614,7 +628,10 @@ class Mixture(MixturePosterior):
             return jax.tree.map(lambda x: np.asarray(x, np.float64)[k[:, None], element], rewards.prior)
 
         varied = reward_prior if isinstance(rewards, RewardCells) else None
-        return Components(draw_by_weight(key, np.asarray(self.weights)), row_prior, varied, self.num_components)
+        weights = np.asarray(self.weights)
+        # Where rows repeat there are many components, of which a draw is of few: others have no share of 1e-18.
+        likely = np.flatnonzero(weights > LEAST_WEIGHT * weights.max()) if isinstance(rows, RepeatedRows) else None
+        return Components(draw_by_weight(key, weights), row_prior, varied, self.num_components, likely)
 
     # Components are few, and each is in closed form: one after the other in NumPy.
 
@@ -737,8 +754,9 @@ class Mixture(MixturePosterior):
     def _differ_in_rows_alone(self) -> bool:
         """Whether components differ in the concentrations of their rows alone, of which the same are positive."""
         # Concentrations as signs: two components differ in their rows alone if all other leaves agree.
-        possible = with_rows(self.components, np.asarray(self.components.transition_probs.prior) > 0)
-        return all(bool((x == x[:1]).all()) for x in map(np.asarray, jax.tree.leaves(possible)))
+        prior = self.components.transition_probs.prior
+        signs = prior.signs() if isinstance(prior, RepeatedRows) else np.asarray(prior) > 0
+        return not any(map(varies, map(np.asarray, jax.tree.leaves(with_rows(self.components, signs)))))
 
     def discount_data(self, factor: RealScalar) -> "Mixture":
         """The mixture for which each transition so far counts as `factor` transitions, and so do its weights.
@@ -784,7 +802,14 @@ def _evidences(components: Sequence[ConjugatePosterior]) -> Float[np.ndarray, " 
     Raises:
         ValueError: what the sums do not hold differs between the components.
     """
-    evidences = np.array([float(component.log_evidence) for component in components])
+    rows = [component.transition_probs for component in components]
+    priors = [each.prior for each in rows if isinstance(each.prior, RepeatedRows)]
+    if len(priors) == len(rows) and all(each.counts is rows[0].counts for each in rows):
+        # They differ in the priors of their rows alone.
+        of_rows = evidences_of_counts(np.asarray(rows[0].counts, np.float64), priors)
+        evidences = of_rows + (float(components[0].log_evidence) - of_rows[0])
+    else:
+        evidences = np.array([float(component.log_evidence) for component in components])
     if not np.isnan(evidences).any():
         return evidences
     # The factorials of Poisson rewards are the same for all components, unless these read the rewards differently.
@@ -807,7 +832,7 @@ def _fixed_numbers(component: ConjugatePosterior) -> list[object]:
     return [rows.known, rewards.known_law, rewards.coefficient, rewards.offset, known]
 
 
-def with_rows(posterior: ConjugatePosterior, prior: AnyArray) -> ConjugatePosterior:
+def with_rows(posterior: ConjugatePosterior, prior: AnyArray | RepeatedRows) -> ConjugatePosterior:
     """The same posterior with other concentrations of its rows before data.
 
     Args:

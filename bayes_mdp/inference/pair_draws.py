@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_check
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped, UInt32
 
 from bayes_mdp.mdp import MDP, CanSample, SparseMDP
 from bayes_mdp.mdp.abilities import CanSize, Sizes, sizes_of
@@ -379,9 +379,10 @@ def pair_draws(key: PRNGKeyArray, posterior: CanSample, needed: Bool[np.ndarray,
     return pair_draws_of_samples(key, posterior, needed)
 
 
-def varies(values: Float[np.ndarray, "K *axes"]) -> bool:
+def varies(values: Shaped[np.ndarray, "K *axes"]) -> bool:
     """Whether the first axis makes a difference."""
-    return not bool((values == values[:1]).all())
+    # A view that repeats one entry has no stride.
+    return values.strides[0] != 0 and not bool((values == values[:1]).all())
 
 
 def key_of_outcome(key: PRNGKeyArray, name: str) -> PRNGKeyArray:

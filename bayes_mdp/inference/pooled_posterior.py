@@ -585,7 +585,7 @@ class PooledPosterior(HyperparameterMixture):
 
         def gain(k: Int[Array, ""]) -> Float[Array, ""]:
             before = as_prior(self.component(k)).transition_probs.prior
-            rows = block.transition_probs.with_prior(before)
+            rows = block.transition_probs.with_prior(jnp.asarray(before))
             return jnp.asarray(rows.log_evidence())
 
         log_weights = jnp.asarray(self.log_weights) + jax.lax.map(gain, jnp.arange(self.num_components))

@@ -11,7 +11,7 @@ The closed form that `detection` would find in the program, array by array: ever
 import hashlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +31,7 @@ from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUA
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior, digests_of, refit
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
+from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows
@@ -103,6 +104,8 @@ ROUTE_WORDS = {
 }
 """A route -> what it does, in messages and in `explain`."""
 
+MANY = 2**22
+"""Concentrations of all components of a mixture from which on rows that repeat are kept once."""
 MOVED = 0.2
 """Share of the mean of an outcome by which the prior of the rewards may move it, before a warning."""
 
@@ -724,16 +727,21 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
     if form is None:
         return None
     forms = form.forms if isinstance(form, ClosedForms) else (form,)
+    numbers = len(forms) * math.prod((*space.shape, space.n_outcomes))
+    priors = _repeated_rows(forms, space) if len(forms) > 1 and numbers > MANY else None
     # More components than memory allows: `infer` takes the general way instead.
-    if len(forms) > 1 and len(forms) * math.prod((*space.shape, space.n_outcomes)) > MAX_NUMBERS:
+    if len(forms) > 1 and numbers > MAX_NUMBERS and priors is None:
         return None
     has_arrays = any(isinstance(value, np.ndarray) for ready_forms in forms for value in ready_forms.numbers)
     if has_arrays:
         # Its form goes with it, with copies of its arrays: who infers again with this program needs no proof either.
-        copied = form._replace(forms=tuple(map(_copy, forms))) if isinstance(form, ClosedForms) else _copy(form)
+        copies: dict[int, np.ndarray] = {}
+        copied_forms = tuple(_copy(each, copies) for each in forms)
+        copied = form._replace(forms=copied_forms) if isinstance(form, ClosedForms) else copied_forms[0]
         prior = ready(isolated_prior(prior), copied)
-    words = repr(space)
-    ready_forms = [ReadyMade(prior, ready_form, space, _digest(ready_form, space, words)) for ready_form in forms]
+    digests: dict[int, bytes] = {}
+    about = repr(space).encode() + b"".join(_content(value, digests) for value in jax.tree.leaves(space))
+    ready_forms = [ReadyMade(prior, each, space, _digest(each, about, digests)) for each in forms]
     if not isinstance(form, ClosedForms):
         return _belief(ready_forms[0])
     # Equal forms share one digest, by which proofs and compiled functions are remembered.
@@ -745,26 +753,37 @@ def ready_made(prior: Prior, space: StateActionSpace) -> ConjugatePosterior | Br
         digest.hexdigest(),
         form.site,
         range(len(ready_forms)),
-        [_belief(ready_form) for ready_form in ready_forms],
+        [_belief(each) for each in ready_forms] if priors is None else _beliefs(ready_forms, priors),
     )
 
 
-def _copy(form: ClosedForm) -> ClosedForm:
+def _copy(form: ClosedForm, copies: dict[int, np.ndarray]) -> ClosedForm:
+    """The form with copies of its arrays; `copies` has those of arrays that forms share, by identity."""
+
     # Not by jax.tree.map, which sorts a dictionary by name: the order of the hyperparameters says what they are.
     def copy(value: ArrayLike) -> ArrayLike:
-        return value.copy() if isinstance(value, np.ndarray) else value
+        return copies.setdefault(id(value), value.copy()) if isinstance(value, np.ndarray) else value
 
     numbers = {name: copy(value) for name, value in form.hyperparameters.items()}
     return form._replace(concentration=copy(form.concentration), hyperparameters=numbers)
 
 
-def _digest(form: ClosedForm, space: StateActionSpace, words: str) -> str:
-    digest = hashlib.sha256(f"{words} {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode())
-    for value in (*jax.tree.leaves(space), *form.numbers):
-        array = np.asarray(value)
-        # Type and shape first: equal bytes of another shape are another prior.
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
+def _digest(form: ClosedForm, about: bytes, digests: dict[int, bytes]) -> str:
+    """Of a form and of what is said about its space; `digests` has those of arrays that forms share, by identity."""
+    words = f" {form.rewards} {form.by_outcome} {tuple(form.hyperparameters)}".encode()
+    parts = b"".join(_content(value, digests) for value in form.numbers)
+    return hashlib.sha256(about + words + parts).hexdigest()
+
+
+def _content(value: ArrayLike, digests: dict[int, bytes]) -> bytes:
+    if isinstance(value, np.ndarray) and id(value) in digests:
+        return digests[id(value)]
+    array = np.asarray(value)
+    # Type and shape first: equal bytes of another shape are another prior.
+    content = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).digest()
+    if isinstance(value, np.ndarray):
+        digests[id(value)] = content
+    return content
 
 
 @program_cache
@@ -780,9 +799,54 @@ def _belief(ready: ReadyMade) -> ConjugatePosterior:
         return conjugate_posterior(rows, rewards, ready.space, table)
 
 
+def _beliefs(ready: list[ReadyMade], priors: list[RepeatedRows]) -> list[ConjugatePosterior]:
+    """As `_belief` of each, with the concentrations of their rows as they are given."""
+    space = ready[0].space
+    shape = (*space.shape, space.n_outcomes)
+    size = math.prod(shape)
+    # All share one table of counts, which is written once.
+    counts = np.zeros((math.prod(space.shape), space.n_outcomes))
+    beliefs: list[ConjugatePosterior] = []
+    for each, prior in zip(ready, priors, strict=True):
+        sites: Sites = {"transition": shape}
+        with jax.enable_x64(True):
+            rewards, cells = _rewards(each.form, space, sites, size)
+            names = (("transition", space.shape),)
+            rows = DirichletRows(prior, counts, None, None, None, None, shape, False, True, names)
+            table = SiteTable(tuple(sites.items()), None, cells, None, each.prior)
+            beliefs.append(conjugate_posterior(rows, rewards, space, table))
+    return beliefs
+
+
+def _repeated_rows(forms: Sequence[ClosedForm], space: StateActionSpace) -> list[RepeatedRows] | None:
+    """The concentrations of the rows of each form, by the rows that differ, of all forms together.
+
+    None: these are many; or some outcome is impossible, or stands for several.
+    """
+    if space.possible is not None or space.multiplicity is not None or space.n_outcomes == 1:
+        return None
+    # Of each concentration that forms share: its rows, and which of them each pair has.
+    places: dict[int, tuple[int, Int[np.ndarray, " M"]]] = {}
+    tables: list[Float[np.ndarray, "R O"]] = []
+    start, most = 0, len(forms) * math.prod(space.shape) // 2
+    for form in forms:
+        if id(form.concentration) in places:
+            continue
+        with jax.enable_x64(True):
+            small = compact(np.asarray(row_concentrations(form.concentration, space)[0]))
+        if start + math.prod(small.shape[:-1]) > most or not (small > 0).all():
+            return None
+        tables.append(np.broadcast_to(small, (*small.shape[:-1], space.n_outcomes)).reshape(-1, space.n_outcomes))
+        number = np.arange(start, start + len(tables[-1]), dtype=np.int32).reshape(small.shape[:-1])
+        places[id(form.concentration)] = start, np.broadcast_to(number, space.shape).ravel()
+        start += len(tables[-1])
+    rows = np.concatenate(tables)
+    return [RepeatedRows(np.float64(form.scale), rows, places[id(form.concentration)][1]) for form in forms]
+
+
 def _rows(form: ClosedForm, space: StateActionSpace, sites: Sites) -> tuple[DirichletRows, Int[np.ndarray, "M K"]]:
     """The belief about the rows, and which element of the sites is which of its concentrations."""
-    concentration, possible = row_concentrations(form.concentration, space)
+    concentration, possible = row_concentrations(form.scale * np.asarray(form.concentration), space)
     shape = possible.shape
     # One possible outcome: probability one, nothing to learn.
     if (possible.sum(-1) == 1).all():

@@ -32,6 +32,7 @@ from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, LayeredPosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards
+from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -293,6 +294,7 @@ _RECORDS = {
         PooledPosterior,
         PosteriorSamples,
         Recipe,
+        RepeatedRows,
         RegressionPrior,
         RegressionRewards,
         RewardCells,
@@ -490,8 +492,11 @@ def _encode(value: object, name: str, arrays: list[np.ndarray]) -> Json:
     if isinstance(value, np.ndarray | jax.Array):
         if str(value.dtype) not in _DTYPES:
             raise TypeError(f"{name} is an array of {value.dtype}, expected one of {', '.join(_DTYPES)}")
-        arrays.append(np.asarray(value))
-        return {"array": len(arrays) - 1}
+        array = np.asarray(value)
+        # What the components of a mixture share is a view that repeats it: it is kept once.
+        repeats = array.ndim > 0 and array.strides[0] == 0 and len(array) > 1
+        arrays.append(np.asarray(array[0]) if repeats else array)
+        return {"array": len(arrays) - 1} | ({"repeated": len(array)} if repeats else {})
     if isinstance(value, type):
         return {"law_type": _law_name(value, name)}
     if isinstance(value, dist.Distribution):
@@ -521,7 +526,8 @@ def _decode(value: Json, arrays: list[np.ndarray]) -> PyTree:
     if "dict" in value:
         return {key: _decode(item, arrays) for key, item in value["dict"]}
     if "array" in value:
-        return arrays[value["array"]]
+        array = arrays[value["array"]]
+        return np.broadcast_to(array, (value["repeated"], *array.shape)) if "repeated" in value else array
     if "law_type" in value:
         return _law_type(value["law_type"])
     if "named_law" in value or "law" in value:

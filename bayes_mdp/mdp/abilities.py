@@ -208,7 +208,12 @@ def sizes_of(posterior: CanSample) -> Sizes:
 def mean_in_float64(posterior: CanMean) -> MDP | SparseMDP:
     """The posterior mean as one MDP, in float64 whatever the caller's precision. Host side."""
     with jax.enable_x64(True):
-        return to_float64(posterior).mean_mdp()
+        # A belief in NumPy's float64, as `infer` makes it, is not copied to the device: it may be large.
+        is_wide = all(
+            isinstance(leaf, np.ndarray) and (leaf.dtype == np.float64 or leaf.dtype.kind in "iub")
+            for leaf in jax.tree.leaves(posterior)
+        )
+        return (posterior if is_wide else to_float64(posterior)).mean_mdp()
 
 
 @eqx.filter_jit

@@ -41,7 +41,7 @@ LARGEST, LEAST_TOTAL = 4.0, 0.125
 """Concentrations go from 4 an outcome (rows are nearly alike) to 1/8 a row (nearly every row has one outcome)."""
 STEP = 2.0
 MOST_NUMBERS, MAX_VALUES = 2**25, 64
-"""Concentrations of all rows that the mixture may hold (a large space has fewer components), and its components."""
+"""Concentrations that the mixture may hold (a large space has fewer components), and its components."""
 DECAYS = 0.1, 0.5
 """By how much the base of an outcome falls with each place in the order of the states."""
 ANYWHERE = 0.1
@@ -157,37 +157,38 @@ def default_prior(
     factory, words = reward_law_of(log, rewards)
     concentrations, bases = concentrations_of(space), near_bases(space)
     # Every concentration with every base: the components of the mixture.
-    candidates = [c * base for base in (1.0, *bases) for c in concentrations]
-    table = np.stack(np.broadcast_arrays(*candidates))
+    number, values = len(concentrations), np.asarray(concentrations)
+    table = np.stack(np.broadcast_arrays(1.0, *bases))
+    components = number * len(table)
 
     def program(space: StateActionSpace) -> MDPSpec:
-        equal: Any = dist.Categorical(probs=np.full(len(table), 1.0 / len(table)))  # typed as perhaps None by NumPyro
-        index = numpyro.sample("concentration_index", equal)
-        return factory(concentration=jnp.asarray(table)[index])(space)
+        equal: Any = dist.Categorical(probs=np.full(components, 1.0 / components))  # typed as perhaps None by NumPyro
+        index: Any = numpyro.sample("concentration_index", equal)
+        concentration = jnp.asarray(values)[index % number] * jnp.asarray(table)[index // number]
+        return factory(concentration=concentration)(space)
 
     # Named outcomes have rewards of their own, and so laws of their own.
     outcome_priors = {name: default_prior(log.of_outcome(name), space=space) for name in log.outcomes}
     prior = DefaultPrior(program, concentrations, len(bases), words, outcome_priors)
     # The program in closed form, one for each component, where all of them have one.
-    forms = tuple(
-        form for form in (closed_form_of(factory(concentration=x)) for x in candidates) if isinstance(form, ClosedForm)
-    )
-    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == len(candidates) else prior
+    of_bases = [closed_form_of(factory(concentration=base)) for base in (1.0, *bases)]
+    forms = tuple(form._replace(scale=c) for form in of_bases if isinstance(form, ClosedForm) for c in concentrations)
+    return ready(prior, ClosedForms("concentration_index", forms)) if len(forms) == components else prior
 
 
 def near_bases(space: StateActionSpace) -> list[Float[np.ndarray, "S 1 O"]]:
     """Concentrations that fall with the distance from the state, of mean one over the outcomes; the end is a neighbour.
 
-    None for one state, for a space that lists successors, and where the mixture would be too large.
+    None for one state, for a space that lists successors, and where they, or the mixture, would be too large.
 
     Args:
         space: of the rows.
     """
     states, outcomes = space.n_states, space.n_outcomes
-    # Numbers of the whole mixture, not of one row.
-    cells = math.prod((*space.shape, outcomes))
     number = len(concentrations_of(space)) * (1 + len(DECAYS))
-    if states == 1 or space.successors is not None or number > MAX_VALUES or number * cells > MOST_NUMBERS:
+    # Numbers of the whole mixture, not of one row; where rows repeat, of one action.
+    held = states * outcomes * (1 + len(DECAYS)) if _repeat(space) else number * math.prod((*space.shape, outcomes))
+    if states == 1 or space.successors is not None or number > MAX_VALUES or held > MOST_NUMBERS:
         return []
     distance = np.ones((states, outcomes))
     # Distance of an outcome from the state, in places of the order; the end counts as one.
@@ -341,7 +342,7 @@ def _check_law(law: str, rewards: Rewards, folded: bool) -> None:
 
 
 def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
-    """The list of values that a concentration may have, geometric; in a large space with wider steps.
+    """The list of values that a concentration may have, geometric; wider steps in a large space of impossible outcomes.
 
     Args:
         space: of the rows.
@@ -351,9 +352,16 @@ def concentrations_of(space: StateActionSpace) -> tuple[float, ...]:
     # From LEAST_TOTAL a row to LARGEST an outcome in steps of about STEP.
     # Its logarithm in base STEP is the number of steps.
     ratio = LARGEST * outcomes / LEAST_TOTAL
-    number = min(1 + math.ceil(math.log(ratio) / math.log(STEP)), max(2, MOST_NUMBERS // cells))
+    number = 1 + math.ceil(math.log(ratio) / math.log(STEP))
+    if not _repeat(space):
+        number = min(number, max(2, MOST_NUMBERS // cells))
     # Geometric, from small to large.
     return tuple((LARGEST * ratio ** (-np.arange(number)[::-1] / (number - 1))).tolist())
+
+
+def _repeat(space: StateActionSpace) -> bool:
+    """Whether the rows of all actions of a state have the same concentrations, which are then held once."""
+    return space.possible is None and space.multiplicity is None
 
 
 def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior], str]:

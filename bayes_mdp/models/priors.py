@@ -30,17 +30,19 @@ class ClosedForm(NamedTuple):
         concentration: of the Dirichlet rows.
         hyperparameters: those of the site `reward` in order, and a known `noise_scale`; or the known rewards.
         by_outcome: whether rewards depend on the outcome; None: their shape says it.
+        scale: by which the concentration is multiplied: forms that differ in it alone may share one array.
     """
 
     rewards: Literal["normal_gamma", "normal", "bernoulli", "poisson", "known"]
     concentration: ArrayLike
     hyperparameters: dict[str, ArrayLike]
     by_outcome: bool | None
+    scale: float = 1.0
 
     @property
     def numbers(self) -> tuple[ArrayLike, ...]:
-        """The concentration and the hyperparameters, in order."""
-        return self.concentration, *self.hyperparameters.values()
+        """The concentration, its scale and the hyperparameters, in order."""
+        return self.concentration, self.scale, *self.hyperparameters.values()
 
 
 class ClosedForms(NamedTuple):

@@ -41,10 +41,24 @@ def stack_trees(trees: Sequence[Tree]) -> Tree:
 
 
 def _stack(first: object, *others: object) -> np.ndarray:
-    if others and all(leaf is first for leaf in others):
-        array = np.asarray(first)
+    array = np.asarray(first)
+    if others and all(leaf is first or _is_same_view(array, np.asarray(leaf)) for leaf in others):
         return np.broadcast_to(array, (1 + len(others), *array.shape))
     return np.stack([np.asarray(leaf) for leaf in (first, *others)])
+
+
+def _is_same_view(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two arrays are the same place in memory, as parts of a stack that repeats one are."""
+    return (
+        first.ctypes.data == second.ctypes.data
+        and (first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype)
+        and first.size > 0
+    )
+
+
+def own(tree: Tree) -> Tree:
+    """A copy of all arrays; what repeats along whole axes does so in the copy too."""
+    return jax.tree.map(lambda x: np.broadcast_to(np.array(compact(np.asarray(x))), np.shape(x)), tree)
 
 
 def to_host_float64(tree: Tree) -> Tree:
@@ -52,7 +66,7 @@ def to_host_float64(tree: Tree) -> Tree:
 
     def widen(leaf: ArrayLike) -> np.ndarray:
         array = np.asarray(leaf)
-        return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+        return array.astype(np.float64, copy=False) if np.issubdtype(array.dtype, np.floating) else array
 
     return jax.tree.map(widen, tree)
 

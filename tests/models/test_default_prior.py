@@ -137,11 +137,13 @@ def test_rewards_of_the_outcome_are_told_apart():
 
 
 def test_where_there_is_no_order_the_bases_are_alike():
-    """One state; listed successors; rows of too many numbers."""
+    """One state; listed successors; bases of too many numbers, or rows that have to be held one by one."""
     assert len(near_bases(bm.StateActionSpace(6, 2))) == 2
     assert near_bases(bm.StateActionSpace(1, 2)) == []
     assert near_bases(bm.StateActionSpace(3, 1, successors=np.zeros((3, 1, 1), int))) == []
-    assert near_bases(bm.StateActionSpace(2000, 20)) == []
+    assert near_bases(bm.StateActionSpace(4000, 2)) == []
+    support = np.ones((300, 20, 300), bool)
+    assert near_bases(bm.StateActionSpace(300, 20, support=support)) == [] != near_bases(bm.StateActionSpace(300, 20))
 
 
 @pytest.mark.parametrize(("unit", "zero"), [(1e-4, 0.0), (1e5, 0.0), (1.0, -300.0), (20.0, 1e4)])
@@ -176,10 +178,11 @@ def test_means_are_drawn_together_by_what_rewards_vary_within_and_between():
 
 
 def test_lists_of_concentrations():
-    """From 4 an outcome to 1/8 a row; wider steps where the rows have many numbers."""
+    """From 4 an outcome to 1/8 a row; wider steps where rows of many numbers do not repeat."""
     small = concentrations_of(bm.StateActionSpace(4, 3))
     assert small[-1] == pytest.approx(4.0) and small[0] == pytest.approx(0.125 / 4) and len(small) == 8
-    large = concentrations_of(bm.StateActionSpace(800, 10))
+    assert len(concentrations_of(bm.StateActionSpace(800, 10))) == 16
+    large = concentrations_of(bm.StateActionSpace(800, 10, support=np.ones((800, 10, 800), bool)))
     assert 2 <= len(large) < 14 and large[-1] == pytest.approx(4.0) and large[0] == pytest.approx(0.125 / 800)
     assert (np.diff(np.log(large)) == pytest.approx(np.diff(np.log(large))[0])) and (np.diff(small) > 0).all()
 

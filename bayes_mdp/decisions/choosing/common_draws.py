@@ -50,6 +50,9 @@ SMALL = 4096  # pairs times outcomes of a small one
 
 LARGE = 2**16  # possible outcomes of the pairs, from which draws are rounded to single precision
 
+ROUNDED = 1e-9
+"""Share of values at which iterations stop in draws of single precision."""
+
 SEARCHED = 2**26  # numbers of draws that a search passes over, unless it needs more draws
 
 MOST_KEPT, KEPT_SHARE = 2.0**31, 0.25  # bytes of draws that are held, at most, and share of the free memory
@@ -92,6 +95,11 @@ class CommonDraws:
     def numbers(self) -> int:
         """How many numbers a draw holds."""
         return len(self.rows.pair) + len(self.rows.state)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the draws are in single precision."""
+        return len(self.rows.pair) > LARGE
 
     @property
     def policy_shape(self) -> tuple[int, ...]:
@@ -166,7 +174,11 @@ class CommonDraws:
             return values, gaps
         # Which pairs each policy takes does not depend on the draw.
         pairs = [PolicyPairs(self.rows, policy) for policy in policies]
+        if self.is_rounded:
+            # What rounding to single precision has lost no iterations bring back.
+            precision = max(precision, ROUNDED)
         for part, drawn in self.blocks(numbers=max((policy_pairs.numbers for policy_pairs in pairs), default=1)):
+            drawn = _in_double(self.rows, drawn)
             for i, policy_pairs in enumerate(pairs):
                 answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS))
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap

@@ -30,6 +30,7 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import (
     transition_variance,
 )
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
+from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import ComponentPrior, Rewards, SiteDraws, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -960,19 +961,21 @@ class Components:
         reward_prior: (components [N], elements [M] of the reward sites) -> the beliefs before data; None: they are
             the same in all components.
         number: K.
+        likely: the components that a draw may be of; None: any.
     """
 
     choose: Callable[[int], Int[np.ndarray, " N"]]
     row_prior: Callable[[Int[np.ndarray, " N"], Int[np.ndarray, " U"]], Float[np.ndarray, "N U"]]
     reward_prior: ComponentPrior | None
     number: int
+    likely: Int[np.ndarray, " L"] | None = None
 
     def range_of(self, element: Int[np.ndarray, " U"]) -> tuple[Float[np.ndarray, " U"], Float[np.ndarray, " U"]]:
-        """The smallest and largest concentrations of elements over all components."""
+        """The smallest and largest concentrations of elements over these components."""
         # In blocks: there may be a thousand components with a million elements.
         step = max(1, BLOCK // max(len(element), 1))
-        starts = range(0, self.number, step)
-        parts = [self.row_prior(np.arange(k, min(k + step, self.number)), element) for k in starts]
+        likely = np.arange(self.number) if self.likely is None else self.likely
+        parts = [self.row_prior(likely[k : k + step], element) for k in range(0, len(likely), step)]
         return np.min([x.min(0) for x in parts], 0), np.max([x.max(0) for x in parts], 0)
 
 
@@ -1138,6 +1141,8 @@ def _site_rows(
 
     def prior(component: Int[np.ndarray, " N"], chosen: Bool[np.ndarray, " U"]) -> Float[np.ndarray, "N F"]:
         if components is None:
+            if isinstance(belief.prior, RepeatedRows):
+                return belief.prior.at(*np.divmod(flat[chosen], belief.prior.shape[1]))[None]
             return np.asarray(belief.prior, np.float64).reshape(1, -1)[:, flat[chosen]]
         return components.row_prior(component, flat[chosen])
 

@@ -19,6 +19,7 @@ Markou and Rasmussen, 2019.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import equinox as eqx
@@ -29,6 +30,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 from scipy.special import betainc, betaincinv
 
+from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.conjugate.site_table import (
     Sites,
@@ -58,7 +60,7 @@ class DirichletRows(Module):
     """Independent Dirichlet site rows, and the tables by which the law selects from them (built by `dirichlet_rows`).
 
     Args:
-        prior: [M K], prior concentrations; zero is a structural zero (or padding).
+        prior: [M K], prior concentrations; zero is a structural zero (or padding). In large spaces `RepeatedRows`.
         counts: [M K], observations of each column; [M L] where `successor` lists L columns.
         row: [*H S A], the site row of each row of the law, -1 for a known row; None: row-major, one each.
         column: [*H S A O], the column of each outcome in that site row, -1 for a structural zero; None: the same.
@@ -72,7 +74,7 @@ class DirichletRows(Module):
         sites: (name, batch shape) of the sites whose rows are stacked, in order.
     """
 
-    prior: Float[AnyArray, "M K"]
+    prior: Float[AnyArray, "M K"] | RepeatedRows
     counts: Float[AnyArray, "M L"]
     row: Int[AnyArray, "*H S A"] | None
     column: Int[AnyArray, "*H S A O"] | None
@@ -163,7 +165,7 @@ class DirichletRows(Module):
         # A prior of ones sums to its width: no pass over [M K].
         if self.unit_prior:
             return xp.full(len(self.prior), float(self.prior.shape[-1]))
-        return xp.asarray(self.prior).sum(-1)
+        return self.prior.totals() if isinstance(self.prior, RepeatedRows) else xp.asarray(self.prior).sum(-1)
 
     def _site_total(self) -> Float[AnyArray, " M"]:
         """Sum of the concentrations of each site row after data."""
@@ -315,7 +317,7 @@ class DirichletRows(Module):
             return jnp.concatenate([table, jnp.broadcast_to(last, (*table.shape[:-1], 1)).astype(table.dtype)], -1)
 
         # Every table gets one more column; rows that are certain already keep probability zero there.
-        prior = with_last(self.prior, jnp.where(self._unknown_sites(), count, 0.0)[..., None])
+        prior = with_last(jnp.asarray(self.prior), jnp.where(self._unknown_sites(), count, 0.0)[..., None])
         counts = with_last(self.counts, 0.0) if self.successor is None else self.counts
         column = None if self.column is None else with_last(self.column, self.prior.shape[-1])
         known = None if self.known is None else with_last(self.known, 0.0)
@@ -373,6 +375,8 @@ class DirichletRows(Module):
     def log_evidence(self) -> RealScalar:
         """Log-probability of the counted outcomes, as a sequence, under the prior; known rows are not included."""
         counts = self.dense_counts
+        if isinstance(self.prior, RepeatedRows) and isinstance(counts, np.ndarray):
+            return evidences_of_counts(counts, [self.prior])[0]
         prior = xp.asarray(self.prior, counts.dtype)
         possible = prior > 0
         # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
@@ -446,11 +450,32 @@ class DirichletRows(Module):
         return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
 
 
-def _num_positive(rows: Float[AnyArray, "M K"]) -> Float[AnyArray, " M"]:
+def evidences_of_counts(counts: Float[np.ndarray, "M K"], priors: Sequence[RepeatedRows]) -> Float[np.ndarray, " N"]:
+    """`DirichletRows.log_evidence` of one table of counts under several priors: what was seen is looked for once.
+
+    Args:
+        counts: of all site rows.
+        priors: of these.
+    """
+    # An outcome without data has the factor one, and so has a row without.
+    seen, number = np.nonzero(counts), counts.sum(-1)
+    observed = counts[seen]
+    evidences = []
+    for prior in priors:
+        of_seen = prior.at(*seen)
+        possible = of_seen > 0
+        evidences.append(log_rising(of_seen[possible], observed[possible]).sum())
+        evidences[-1] -= log_rising(prior.totals(), number).sum()
+    return np.array(evidences)
+
+
+def _num_positive(rows: Float[AnyArray, "M K"] | RepeatedRows) -> Float[AnyArray, " M"]:
     """How many numbers of each row are positive, of numbers that are nowhere negative.
 
     The sum of their signs: on a CPU XLA would store a comparison of the size of the rows before it adds.
     """
+    if isinstance(rows, RepeatedRows):
+        return rows.num_positive()
     return xp.sign(xp.asarray(rows)).sum(-1)
 
 
