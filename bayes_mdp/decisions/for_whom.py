@@ -432,6 +432,19 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
         >>> bm.decisions.practice(log, bm.StateActionSpace.from_log(log))[:, 0].tolist()
         [[0.5, 0.5], [0.0, 1.0]]
     """
+    counts, group = practice_counts(log, space, by)
+    # By group, then back to every context.
+    return (counts / counts.sum(-1, keepdims=True))[group]
+
+
+def practice_counts(
+    log: Log, space: StateActionSpace, by: str | Sequence[str] | None
+) -> tuple[Float[np.ndarray, "G S A"], Int[np.ndarray, " C"]]:
+    """How many times each action was taken in each state by each group of contexts, and the group of every context.
+
+    Args:
+        log, space, by: as of `practice`, also what is raised, and what a group has of a state that nobody of it was in.
+    """
     check_type("log", log, Log, "a Log (see read_log)")
     if not isinstance(space, ContextSpace) or not isinstance(log.covariates, LoggedContexts):
         raise TypeError("log or space has no contexts, expected those of a log read with covariates=")
@@ -450,9 +463,7 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     legal = np.ones(space.shape) if space.legal is None else np.asarray(space.legal, float)
     # Where nobody was seen, all legal actions alike.
     pooled = np.where(pooled.sum(-1, keepdims=True) > 0, pooled, legal)
-    seen = np.where(counts.sum(-1, keepdims=True) > 0, counts, pooled)
-    # By group, then back to every context.
-    return (seen / seen.sum(-1, keepdims=True))[group]
+    return np.where(counts.sum(-1, keepdims=True) > 0, counts, pooled), group
 
 
 def side_by_side(

@@ -423,7 +423,7 @@ def policy_value(
 def policy_values(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: Mapping[str, PolicyOrLabels],
+    policies: Mapping[str, "PolicyOrLabels | CountedPolicy"],
     objective: Objective,
     initial: InitialLike | None,
     num_draws: int,
@@ -440,7 +440,12 @@ def policy_values(
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, has_initial, words = read_start(sizes, initial, space)
-    tables = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
+    tables = [
+        policy.frequencies
+        if isinstance(policy, CountedPolicy)
+        else read_action_probs(name, policy, sizes, objective, space)
+        for name, policy in policies.items()
+    ]
     # Side by side; one that does not depend on the step is repeated where another does.
     probs = np.stack(np.broadcast_arrays(*tables))
     require_end(sizes.ends, objective)
@@ -456,11 +461,13 @@ def policy_values(
             jobs[name] = LearntReward.of(key, name, limit_draws(outcome, num_draws)[0], used), objective
     # The policy of a log is known by frequencies only: its probabilities are drawn too.
     logs = {name: log for name, policy in policies.items() if (log := log_behind(policy)) is not None}
-    behaviours = {
-        i: BehaviourDraws(key, logged_counts(logs[name], space, logged_steps(logs[name], space, objective))[0])
-        for i, name in enumerate(policies)
-        if name in logs
-    }
+    behaviours: dict[int, BehaviourDraws] = {}
+    for i, (name, policy) in enumerate(policies.items()):
+        if isinstance(policy, CountedPolicy):
+            behaviours[i] = BehaviourDraws(policy.key, policy.counts)
+        elif name in logs:
+            counts, _ = logged_counts(logs[name], space, logged_steps(logs[name], space, objective))
+            behaviours[i] = BehaviourDraws(key, counts)
     values, gaps, effects = _values_in_draws(
         draws, probs, behaviours, num_draws, jobs, start, list(policies), sizes.in_words
     )
@@ -498,13 +505,33 @@ def policy_values(
             words,
             log_words,
             effective_of(worth, values_of_policy),
-            effects[:, i] if name in logs else None,
+            effects[:, i] if i in behaviours else None,
         )
     return results
 
 
 Jobs: TypeAlias = dict[str | None, tuple[PairReward | LearntReward | None, Objective]]
 """Name of an outcome (None: the reward) -> its rewards (None: those of the draws), and how they are summed."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountedPolicy:
+    """A policy that is known only from how often each action was taken, as that of a log.
+
+    Args:
+        counts: Float64[S A], of actions; every state has some.
+        key: of the draws of its frequencies (see `BehaviourDraws`): those of two policies with one key, and the same
+            counts, are the same.
+    """
+
+    counts: Float[np.ndarray, "S A"]
+    key: PRNGKeyArray
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, "S A"]:
+        """Its action probabilities on average."""
+        return self.counts / self.counts.sum(-1, keepdims=True)
+
 
 AS_DRAWN = "its frequencies are drawn as well"
 
@@ -620,9 +647,11 @@ def _values_in_draws(
                 continue
             # A draw of the log's policy for each draw of the MDP: they are independent a posteriori. The derivative of
             # the value in its direction, by a step of that share of the way.
-            policy = policy + STEP * (behaviours[i].draw(block_draws.stop - first) - policy)
-            if isinstance(objective, Episodic) and policy.ndim == 3:
-                policy = policy[:, None].repeat(objective.horizon, axis=1)
+            frequencies = behaviours[i].draw(block_draws.stop - first)
+            if isinstance(objective, Episodic):
+                frequencies = frequencies[:, None] if frequencies.ndim == 3 else frequencies
+                policy = np.broadcast_to(policy, (objective.horizon, *policy.shape[-2:]))
+            policy = policy + STEP * (frequencies - policy)
             pairs = None if pairs is None else pairs.weighted(policy)
             answers = _answers(rows, drawn, policy, pairs, jobs, each_paid)
             for j, (answer, (_, summed)) in enumerate(zip(answers, jobs.values(), strict=True)):

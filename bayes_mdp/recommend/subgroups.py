@@ -19,12 +19,19 @@ from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.for_whom import (
     groups_of,
     policies_for,
-    practice,
+    practice_counts,
     read_population,
     shares_within,
     values_in_contexts,
 )
-from bayes_mdp.decisions.policy_evaluation import PolicyValue, policy_values, read_action_probs, start_of_log
+from bayes_mdp.decisions.policy_evaluation import (
+    AS_DRAWN,
+    CountedPolicy,
+    PolicyValue,
+    policy_values,
+    read_action_probs,
+    start_of_log,
+)
 from bayes_mdp.inference.context_posterior import ContextPosterior
 from bayes_mdp.inference.pair_draws import Worth, central_interval, limit_draws
 from bayes_mdp.mdp import Discounted, Episodic, Log, Objective
@@ -155,6 +162,7 @@ class SubgroupDecision:
             [
                 *(str(verdict) for verdict in (self.whole, *self.verdicts.values())),
                 self.differ,
+                *([] if self.has_baseline else [f"practice is what the log did; {AS_DRAWN}"]),
                 "each verdict has the probability that was asked for on its own, not all of them together",
             ],
         )
@@ -165,7 +173,8 @@ class SubgroupOptions:
     """Options of `decide_by_subgroup` that seldom change.
 
     Args:
-        baseline: the policy in use; None: what the log did, given the state and `practice_by`.
+        baseline: the policy in use; None: what the log did, given the state and `practice_by`, whose frequencies are
+            drawn with the values.
         confidence: probability of being no worse than the baseline that is asked for in each subgroup, in (0, 1).
         slack: by how much a value below the baseline's still counts as no worse, in units of the value.
         initial: distribution of the first state; None: that of the log's episodes.
@@ -246,7 +255,8 @@ def decide_by_subgroup(
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
     space, baseline = posterior.space, options.baseline
     # What the log did in each context.
-    logged = practice(log, space, options.practice_by)
+    counts, group_of_context = practice_counts(log, space, options.practice_by)
+    logged = (counts / counts.sum(-1, keepdims=True))[group_of_context]
     begins = start_of_log(log) if options.initial is None else options.initial
     weights = read_population(posterior, options.population)
     weighted = weights.posterior
@@ -254,7 +264,13 @@ def decide_by_subgroup(
     moved = weighted is not posterior
     if moved and baseline is None:
         raise ValueError("population is a table and baseline is None, expected one: practice is of the log")
-    compared = {BASELINE: logged if baseline is None else baseline, **policies}
+    if baseline is None:
+        # Drawn in the draws of the values: contexts whose practice is counted together share these draws.
+        keys = jax.random.split(jax.random.fold_in(key, 1), len(counts))
+        counted = [CountedPolicy(table, group_key) for table, group_key in zip(counts, keys, strict=True)]
+        staff = dict(zip(map(tuple, space.contexts.labels), (counted[g] for g in group_of_context), strict=True))
+        baseline = lambda pattern: staff[tuple(pattern.values())]  # noqa: E731
+    compared = {BASELINE: baseline, **policies}
     by_context = values_in_contexts(policy_values, key, weighted, compared, objective, begins, options.num_draws)
     # [C, draws]: the gain in every context.
     draws = {name: np.stack([value[name].draws for value in by_context]) for name in compared}
@@ -278,7 +294,7 @@ def decide_by_subgroup(
         verdict = SubgroupVerdict(pattern, float(share.sum()), improvements, changes=changes)
         name = verdict.recommended
         # The tipping point is of observed practice: another baseline, or population, has none.
-        if options.observational and name is not None and baseline is None and not moved:
+        if options.observational and name is not None and options.baseline is None and not moved:
             factor = _tipping(posterior, policies[name], logged, objective, begins, inside, inner)
             verdict = replace(verdict, tipping={name: factor})
         verdicts[pattern] = verdict
@@ -295,7 +311,7 @@ def decide_by_subgroup(
         log.digest,
         int(np.size(log.transitions.state)),
         objective,
-        baseline is not None,
+        options.baseline is not None,
     )
 
 

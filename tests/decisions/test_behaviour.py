@@ -11,7 +11,7 @@ from scipy.stats import beta, chi2, kstest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
-from bayes_mdp.decisions.policy_evaluation import BehaviourDraws
+from bayes_mdp.decisions.policy_evaluation import BehaviourDraws, CountedPolicy, policy_values
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
 from bayes_mdp.mdp.labels import STEP_LEVEL, LoggedPolicy, behaviour_in_halves, logged_counts, step_p_value
@@ -335,6 +335,11 @@ def test_every_draw_is_to_first_order_that_of_its_own_policy(objective):
     policies: Any = {"log": log, "first": np.zeros(4, int)}
     if isinstance(objective, Episodic):
         policies["by step"] = np.zeros((4, 4), int)
+        # One that has no steps, beside one that has.
+        mixed = CountedPolicy(counts.sum(0), key)
+        alone = policy_values(key, fixed, {"mixed": mixed}, objective, START, number)["mixed"]
+        beside = policy_values(key, fixed, {"mixed": mixed, **policies}, objective, START, number)["mixed"]
+        np.testing.assert_allclose(beside.draws, alone.draws, rtol=1e-9)
     together = bm.compare_policies(key, fixed, policies, objective, initial=START, num_draws=number)
     np.testing.assert_allclose(together.values["log"].draws, value.draws, rtol=1e-9)
     assert together.values["first"].by_frequencies is None

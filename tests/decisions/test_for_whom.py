@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta, kstest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import ValueOptions, exogenous, knowing, practice
@@ -382,6 +383,28 @@ def test_beliefs_by_context_have_a_tipping_point(key, apart, by_outcome):
     assert decision["f"].recommended == "y" and decision["m"].recommended is None
     assert decision["f"].tipping["y"] == pytest.approx(expected, rel=1e-6) and expected > 1.2
     assert hidden_causes(expected) in str(decision["f"])
+
+
+def test_practice_of_subgroups_is_drawn(key):
+    """Known rewards: a gain of 1 - b, b ~ Beta(20, 10) and Beta(2, 8), by KS tests at level 1e-6; apart, or as one."""
+    frame = pd.DataFrame({"s": "a", "t": "a", "sex": ["f"] * 30 + ["m"] * 10, "id": range(40)})
+    frame["a"] = ["y"] * 20 + ["x"] * 10 + ["y"] * 2 + ["x"] * 8
+    columns = {"state": "s", "action": "a", "next_state": "t"}
+    log = bm.read_log(frame, **columns, subject="id", covariates=["sex"], actions=["x", "y"])
+    prior = bm.models.known_rewards([[0.0, 1.0]])
+    posterior = bm.infer(key, prior, log, space=bm.StateActionSpace.from_log(log))
+    asked = (key, posterior, log, bm.Episodic(1), {"y": [1]}, ["sex"])
+    decided = decide_by_subgroup(*asked, options=SubgroupOptions(num_draws=5_000))
+    gains = {sex: decided[sex].improvements["y"].gain for sex in "fm"}
+    assert kstest(1 - gains["f"], beta(20, 10).cdf).pvalue > 1e-6 < kstest(1 - gains["m"], beta(2, 8).cdf).pvalue
+    assert abs(np.corrcoef(gains["f"], gains["m"])[0, 1]) < 5 / 5_000**0.5
+    assert "practice is what the log did; its frequencies are drawn as well" in " ".join(str(decided).split())
+    together = decide_by_subgroup(*asked, options=SubgroupOptions(num_draws=5_000, practice_by=()))
+    gain = together["f"].improvements["y"].gain
+    assert kstest(1 - gain, beta(22, 18).cdf).pvalue > 1e-6
+    np.testing.assert_array_equal(gain, together["m"].improvements["y"].gain)
+    given = SubgroupOptions(num_draws=100, baseline=practice(log, posterior.space))
+    assert decide_by_subgroup(*asked, options=given)["f"].improvements["y"].gain.std() < 1e-12
 
 
 @pytest.mark.parametrize("number", [1, 2])
