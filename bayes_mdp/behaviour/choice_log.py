@@ -18,7 +18,7 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.tables import Dialect, Faults, Table, open_table
-from bayes_mdp.utils.messages import count_of, ends_with_page, warn_user
+from bayes_mdp.utils.messages import count_of, ends_with_page, see, warn_user
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -371,7 +371,8 @@ def _warn_of_gaps(table: Table, order: np.ndarray, later: np.ndarray) -> None:
     example += f", and {count_of(remaining, 'more such gap')}" if remaining else ""
     warn_user(
         f"{table.name}: {example}: it is taken that nothing was learnt in between. Keep the rows of trials whose "
-        'outcome was seen (a choice that was missed: an empty action, and missing="ignore")'
+        'outcome was seen (a choice that was missed: an empty action, and missing="ignore") '
+        + see("how-to/fit-learners-to-people")
     )
 
 
