@@ -18,7 +18,7 @@ from bayes_mdp.envs.logs.columns import (
     with_joined_labels,
 )
 from bayes_mdp.envs.logs.tables import Dialect, Faults, Table, open_table
-from bayes_mdp.utils.messages import count_of, ends_with_page, warn_user
+from bayes_mdp.utils.messages import count_of, ends_with_page, see, warn_user
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -368,10 +368,11 @@ def _warn_of_gaps(table: Table, order: np.ndarray, later: np.ndarray) -> None:
     before, after = order[gaps[0] - 1], order[gaps[0]]
     example = f"subject {subject[after]!r} has no trial between {trials[before]} and {trials[after]}"
     remaining = len(gaps) - 1
-    example += f", and {remaining} more such {'gaps' if remaining > 1 else 'gap'}" if remaining else ""
+    example += f", and {count_of(remaining, 'more such gap')}" if remaining else ""
     warn_user(
         f"{table.name}: {example}: it is taken that nothing was learnt in between. Keep the rows of trials whose "
-        'outcome was seen (a choice that was missed: an empty action, and missing="ignore")'
+        'outcome was seen (a choice that was missed: an empty action, and missing="ignore") '
+        + see("how-to/fit-learners-to-people")
     )
 
 

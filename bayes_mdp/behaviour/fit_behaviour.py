@@ -238,7 +238,7 @@ class BehaviourPosterior(eqx.Module):
                 parts.append(Table((title, "mean", "sd", "5 %", "95 %", "r-hat", "ess"), cells))
         num_hidden = log.num_subjects - _SHOWN_SUBJECTS
         if num_hidden > 0 and self.pooling != "complete":
-            parts.append(f"... and {num_hidden} more subjects (table())")
+            parts.append(f"... and {count_of(num_hidden, 'more subject')} (table())")
         return Section(
             f"Parameters of {count_of(log.num_subjects, 'subject')} from {count_of(log.num_choices, 'choice')} "
             f"({type(self.model).__name__}, pooling {self.pooling}, {self.mcmc.described()})",

@@ -175,7 +175,8 @@ class _Reader:
         """What is carried by a loop, after any number of turns."""
         # Sets of parameters only grow from turn to turn, and are finite: it ends.
         while True:
-            new = [self.rename(_join(old, after)) for old, after in zip(state, turn(state), strict=True)]
+            pairs = zip(state, turn(state), strict=True)
+            new = [self.rename(Flow(old.term, *_unions((old, after)))) for old, after in pairs]
             if all(new_flow[1:] == old_flow[1:] for new_flow, old_flow in zip(new, state, strict=True)):
                 return state
             state = new
@@ -620,10 +621,6 @@ def _unions(flows: Sequence[Flow]) -> tuple[Items, Items, Items]:
     parts = ([x.smooth for x in flows], [x.switch for x in flows], [x.jump for x in flows])
     smooth, switch, jump = (frozenset().union(*sets) for sets in parts)
     return smooth, switch, jump
-
-
-def _join(*flows: Flow) -> Flow:
-    return Flow(flows[0].term, *_unions(flows))
 
 
 def _kind(dtype: Any) -> str:

@@ -46,6 +46,7 @@ from bayes_mdp.cli.problem import (
 )
 from bayes_mdp.cli.stored import OF_A_LOG, PAIR, refuse_options, require_columns
 from bayes_mdp.utils.layout import Section, Table
+from bayes_mdp.utils.messages import count_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -356,7 +357,7 @@ def _policy_lines(policy: "np.ndarray", space: "StateActionSpace") -> list[str]:
         for name, chances in zip(space.state_names, policy, strict=True):
             mixed = (f"{space.action_names[a]} {chances[a]:.3g}" for a in range(space.n_actions) if chances[a] > 0)
             lines.append(f"  {name}: {', '.join(mixed)}")
-    remainder = [f"  ... ({len(lines) - _SHOWN} more states)"] if len(lines) > _SHOWN else []
+    remainder = [f"  ... ({count_of(len(lines) - _SHOWN, 'more state')})"] if len(lines) > _SHOWN else []
     return ["  the policy:", *lines[:_SHOWN], *remainder] if lines else []
 
 

@@ -35,6 +35,7 @@ from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.mdp_spec import Prior
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory, in_words, memory_limit
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import check_count
@@ -540,4 +541,4 @@ def _describe_actions(optimum: BayesOptimal) -> list[str]:
         f"from state {states[s]!r}: {optimum.v[s]:.9g}, first action {names[optimum.q[s].argmax()]!r}" for s in shown
     ]
     remaining = int((optimum.initial > 0).sum()) - len(shown)
-    return lines + ([f"and {remaining} more states"] if remaining else [])
+    return lines + ([f"and {count_of(remaining, 'more state')}"] if remaining else [])

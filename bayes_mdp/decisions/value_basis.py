@@ -28,7 +28,7 @@ from bayes_mdp.mdp.protocols import (
     describe_weight,
 )
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
-from bayes_mdp.utils.messages import amount
+from bayes_mdp.utils.messages import amount, count_of
 from bayes_mdp.utils.typing import AnyArray
 
 SHOWN = 5
@@ -335,7 +335,7 @@ class ValueBasis(eqx.Module):
             share += f"; what the prior weighs in {subject} is not known"
         elif str(self.rewards):
             share += f"; {self.rewards}"
-        return f"{amount(self.transitions, 3)} transitions behind it (effective number){share}"
+        return f"{count_of(amount(self.transitions, 3), 'transition')} behind it (effective number){share}"
 
     @property
     def prior_kind(self) -> str:

@@ -334,7 +334,7 @@ def similar_in_words(rows: Mapping[str, int]) -> str | None:
         return None
     examples = " and ".join(f"{label!r} ({count_of(rows[label], 'row')})" for label in pairs[0])
     remaining = len(pairs) - 1
-    return examples + (f", and {remaining} more such {'pairs' if remaining > 1 else 'pair'}" if remaining else "")
+    return examples + (f", and {count_of(remaining, 'more such pair')}" if remaining else "")
 
 
 def similar_pairs(rows: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ from bayes_mdp.models.priors import (
     dirichlet_poisson,
     ready,
 )
-from bayes_mdp.utils.messages import amount
+from bayes_mdp.utils.messages import amount, count_of
 from bayes_mdp.utils.validation import check_name, check_type
 
 RewardLaw = Literal["bernoulli", "poisson", "normal"]
@@ -395,5 +395,6 @@ def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior],
             kind = "counts, Poisson"
     return (
         factory,
-        f"{kind}; a mean reward is {amount(mean, 3)} beforehand, which weighs as {amount(weight, 2)} rewards",
+        f"{kind}; a mean reward is {amount(mean, 3)} beforehand, which weighs as "
+        f"{count_of(amount(weight, 2), 'reward')}",
     )

@@ -81,7 +81,7 @@ class Candidate:
     @property
     def support(self) -> str:
         """What its value rests on, in words."""
-        parts = [] if self.fewest is None else [f"least tried pair seen {self.fewest:g} times"]
+        parts = [] if self.fewest is None else [f"least tried pair seen {count_of(self.fewest, 'time', 'g')}"]
         parts += [] if self.prior_share is None else [f"prior's share {self.prior_share:.2g}"]
         return ", ".join(parts) or "not known"
 
@@ -120,7 +120,7 @@ class RarelyTried(NamedTuple):
         ellipsis = ", ..." if len(self.pairs) > SHOWN else ""
         listed = f": {examples}{ellipsis}" if self.pairs else ""
         return (
-            f"left to the baseline: pairs that the data which choose have less than {self.below} times "
+            f"left to the baseline: pairs that the data which choose have less than {count_of(self.below, 'time')} "
             f"({len(self.pairs)} of {self.of}{listed}; bootstrap_below={self.below}, --bootstrap-below); worth of "
             "trying them: bm.information.next_experiment"
         )

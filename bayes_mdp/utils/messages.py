@@ -50,16 +50,16 @@ def amounts(low: SupportsFloat, high: SupportsFloat, digits: int = 4) -> str:
     return f"[{amount(low, digits)}, {amount(high, digits)}]"
 
 
-def count_of(number: SupportsFloat, noun: str, form: str = "") -> str:
+def count_of(number: SupportsFloat | str, noun: str, form: str = "") -> str:
     """A number with its noun: "1 state", "2 states", "3 policies".
 
     Args:
-        number: of things.
+        number: of things; as text, such as `amount` writes it, as it stands.
         noun: one of them.
         form: of the number, as `format` takes it; "," separates thousands.
     """
-    nouns = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:{form}} {nouns}"
+    text = number if isinstance(number, str) else f"{number:{form}}"
+    return f"{text} {noun if text == '1' else f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
 
 
 def see(page: str) -> str:

@@ -102,6 +102,8 @@ def test_a_message_names_a_page_of_the_site(monkeypatch):
         (count_of(1.0, "transition", ".10g"), "1 transition"),
         (count_of(1.5, "transition", ".10g"), "1.5 transitions"),
         (count_of(np.int64(1), "pair"), "1 pair"),
+        (count_of(amount(1.004, 2), "reward"), "1 reward"),
+        (count_of(amount(0.05, 2), "reward"), "0.05 rewards"),
     ],
 )
 def test_one_thing_is_no_plural(words, expected):

@@ -96,7 +96,7 @@ def enumerate_policies(problem: Problem) -> Found | None:
         best = _best_of_choices(problem, np.arange(round(count)))
     if best is None:
         return None
-    method = f"best of all {round(count)} deterministic policies, in these draws"
+    method = f"best of all {round(count)} deterministic policies, in these draws" if count > 1 else "the only policy"
     return Found(best.policy, best.values, best.score, method, True)
 
 

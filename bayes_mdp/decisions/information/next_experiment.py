@@ -41,6 +41,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.validity import Validity
 from bayes_mdp.numerics.array_forms import to_host_float64
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
+from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.typing import ArrayLike, InitialLike
 from bayes_mdp.utils.validation import as_real, check_count, check_key, check_positive, check_shape
@@ -152,7 +153,7 @@ class NextExperiment(eqx.Module):
         head = (*label_columns, measure, "error", "cost", f"{measure} / cost", "")
         parts.append(Table(head, rows, (0, len(head) - 1)))
         if len(self.pairs) > SHOWN:
-            parts.append(f"and {len(self.pairs) - SHOWN} more candidates")
+            parts.append(f"and {count_of(len(self.pairs) - SHOWN, 'more candidate')}")
         if not self.value.any():
             parts.append("every candidate is worth zero: no data that were looked at change the plan for the better")
         return Section(f"{title}, {describe_objective(self.objective)}, start: {self.start}", parts)

@@ -109,7 +109,7 @@ class ChunkedLog:
         hash_rows: Any = util.hash_pandas_object
         require_columns(self.name, self.columns, list(frame.columns))
         used = frame[sorted(set(self.columns.values()), key=str)]
-        if not self.rows:
+        if len(frame) and not self.rows:
             self._sha.update(repr(list(used.columns)).encode())
         try:
             self._sha.update(hash_rows(used, index=False).to_numpy().astype("<u8").tobytes())

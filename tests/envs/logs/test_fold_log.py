@@ -227,6 +227,10 @@ def test_frames_partitions_and_iterables_of_them():
     parted = fold_log(Parts(frame, 4), **columns, chunksize=3)
     assert_same_log(whole, parted)
     assert whole.sources == parted.sources
+    # One without rows, at the beginning too, leaves no trace.
+    parts = Parts(frame, 4)
+    parts.frames, parts.npartitions = [frame.iloc[:0], *parts.frames, frame.iloc[:0]], 6
+    assert fold_log(parts, **columns, chunksize=3).sources == whole.sources
     other, _ = random_log(5)
     with_next = {"state": "s", "action": "a", "reward": "r", "next_state": "same"}
     both = fold_log((one.assign(same=one["s"]) for one in (frame, other)), **with_next)
