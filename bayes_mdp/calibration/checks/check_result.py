@@ -111,7 +111,9 @@ class Check:
         chance = f"false alarms: at most {attrs['false_alarm']:.2g} of the checks of a calibrated posterior"
         if self.calibrated:
             tried = self.dataset.sizes["simulation"]
-            return f"calibrated as far as {count_of(tried, 'simulation')} can tell ({number} tests; {chance})"
+            return (
+                f"calibrated as far as {count_of(tried, 'simulation')} can tell ({count_of(number, 'test')}; {chance})"
+            )
         shown = ", ".join(self.findings[:SHOWN]) + (", ..." if len(self.findings) > SHOWN else "")
         return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
 
