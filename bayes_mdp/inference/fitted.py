@@ -15,7 +15,7 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -174,6 +174,8 @@ class Fitted(Module):
 
     outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)
     """Name -> posterior whose rewards are that outcome, learnt from the same log; None: there is none."""
+    keeps_density: ClassVar[bool] = True
+    """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
 
     __str__ = as_text
     _repr_html_ = as_html
@@ -532,11 +534,6 @@ class Fitted(Module):
     def lacks_factorials(self) -> bool:
         """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
         return False
-
-    @property
-    def keeps_density(self) -> bool:
-        """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
-        return True
 
     def density_of_draws(self) -> "tuple[Model, PyTree]":
         """The density that its chains draw from, and the data that enter it.

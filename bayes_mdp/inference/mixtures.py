@@ -11,7 +11,7 @@ import abc
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -458,11 +458,8 @@ class Mixture(MixturePosterior):
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
     sources: Digests | None = None
-
-    @property
-    def method(self) -> str:
-        """How it was inferred: "mixture"."""
-        return "mixture"
+    method: ClassVar[str] = "mixture"  # type: ignore[override]
+    """How it was inferred."""
 
     @property
     def log_evidence(self) -> float | Float[Array, ""]:

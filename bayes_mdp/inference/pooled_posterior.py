@@ -13,7 +13,7 @@ of outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -409,20 +409,15 @@ class PooledPosterior(HyperparameterMixture):
     options: Gibbs = eqx.field(static=True, default=Gibbs())
     base_shares: Float[AnyArray, "K S"] | None = None
 
-    @property
-    def method(self) -> str:
-        """How it was inferred: "gibbs"."""
-        return "gibbs"
+    method: ClassVar[str] = "gibbs"  # type: ignore[override]
+    """How it was inferred."""
+    keeps_density: ClassVar[bool] = False
+    """Gibbs chains keep no density of what they draw."""
 
     @property
     def program(self) -> Prior | None:
         """The prior program."""
         return self.prior
-
-    @property
-    def keeps_density(self) -> bool:
-        """False: Gibbs chains keep no density of what they draw."""
-        return False
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.

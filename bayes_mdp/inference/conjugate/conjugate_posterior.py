@@ -10,6 +10,7 @@ The draws of pairs that NumPy makes (`conjugate_pair_draws`) come last: from a p
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -148,10 +149,10 @@ class ConjugatePosterior(Fitted):
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
 
-    @property
-    def method(self) -> str:
-        """How it was inferred: "exact"."""
-        return "exact"
+    method: ClassVar[str] = "exact"  # type: ignore[override]
+    """How it was inferred."""
+    num_components: ClassVar[int] = 1
+    """It is its only component."""
 
     @property
     def reward(self) -> RewardBelief | Float[AnyArray, "*cells"]:
@@ -169,11 +170,6 @@ class ConjugatePosterior(Fitted):
     def without_program(self) -> "ConjugatePosterior":
         """The same belief, without its way back to the sites of its program."""
         return replace(self, sites=None)
-
-    @property
-    def num_components(self) -> int:
-        """One."""
-        return 1
 
     def component(self, k: IntScalar) -> "ConjugatePosterior":
         """This posterior, which is its only component.
