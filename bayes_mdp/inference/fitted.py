@@ -325,7 +325,7 @@ class Fitted(Module):
     @property
     def is_batch(self) -> bool:
         """Whether the arrays have extra leading axes (under `vmap`)."""
-        return False
+        return self.log_weights is not None and np.ndim(self.log_weights) > 1
 
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of draws, where a class has no formula for them."""
@@ -350,6 +350,8 @@ class Fitted(Module):
 
     def num_rewards_observed(self) -> float | None:
         """Number of observed rewards (of every transition, unless a class knows better); None: all are known."""
+        if self.reference is not self:
+            return self.reference.num_rewards_observed()
         return None if self.reward_law is None else float(np.sum(np.asarray(self.visit_counts())))
 
     def method_lines(self) -> dict[str, str]:
@@ -464,7 +466,7 @@ class Fitted(Module):
     @property
     def site_tables(self) -> "tuple[SiteTable, ...]":
         """Where the elements of the program's sites lie in the arrays of the closed forms; (): not known."""
-        return ()
+        return () if self.reference is self else self.reference.site_tables
 
     @property
     def site_draws(self) -> Mapping[str, Shaped[AnyArray, "K ..."]]:
