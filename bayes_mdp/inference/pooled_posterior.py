@@ -609,6 +609,8 @@ def fit_of(
     groups = pooled_outcomes(space)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> PooledPosterior:
+        # Draws of whole rows are held for all states: refused before memory runs out.
+        _check_size(space, options.num_chains * options.num_samples)
         statistics = rewards.on_host(key, data)
         if data is None:
             return _from_prior(key, prior, groups, statistics, options)
@@ -630,9 +632,7 @@ def _from_data(
     statistics: ConjugatePosterior,
     options: Gibbs,
 ) -> PooledPosterior:
-    # Draws of whole rows are held for all states: refused before memory runs out.
     space, number = statistics.space, options.num_chains * options.num_samples
-    _check_size(space, number)
     rows = np.asarray(statistics.transition_probs.dense_counts).reshape(space.n_states, space.n_actions, -1)
     usage = prior.usage_of(space, rows.sum(-1))
     # Chains run in NumPy: an independent stream for each, seeded by the bits of the JAX key.
@@ -659,7 +659,6 @@ def _from_prior(
 ) -> PooledPosterior:
     """Draws of the program's sites, without data."""
     space, number = statistics.space, options.num_chains * options.num_samples
-    _check_size(space, number)
 
     @jax.jit
     def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:

@@ -122,6 +122,7 @@ ROWS, WIDE_ROWS = 1, 16
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 _LEAST_ROWS = 64  # of a buffer for a log
+_draw_batch_in_jit = eqx.filter_jit(draw_batch)
 
 
 class ConjugatePosterior(Fitted):
@@ -314,10 +315,9 @@ class ConjugatePosterior(Fitted):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
-        if is_concrete(self, key):
-            # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
-            return _sample_in_jit(self, key, sample_shape)
-        return draw_batch(self._draw, key, sample_shape)
+        # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
+        batch = _draw_batch_in_jit if is_concrete(self, key) else draw_batch
+        return batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_rows, key_rewards = jax.random.split(key)
@@ -872,11 +872,6 @@ class ConjugatePosterior(Fitted):
 def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     return rows.log_evidence() + rewards.log_evidence() + posterior.constant
-
-
-@eqx.filter_jit
-def _sample_in_jit(posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
-    return draw_batch(posterior._draw, key, sample_shape)
 
 
 def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:
