@@ -15,7 +15,7 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -174,6 +174,8 @@ class Fitted(Module):
 
     outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)
     """Name -> posterior whose rewards are that outcome, learnt from the same log; None: there is none."""
+    keeps_density: ClassVar[bool] = True
+    """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
 
     __str__ = as_text
     _repr_html_ = as_html
@@ -323,7 +325,7 @@ class Fitted(Module):
     @property
     def is_batch(self) -> bool:
         """Whether the arrays have extra leading axes (under `vmap`)."""
-        return False
+        return self.log_weights is not None and np.ndim(self.log_weights) > 1
 
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of draws, where a class has no formula for them."""
@@ -348,6 +350,8 @@ class Fitted(Module):
 
     def num_rewards_observed(self) -> float | None:
         """Number of observed rewards (of every transition, unless a class knows better); None: all are known."""
+        if self.reference is not self:
+            return self.reference.num_rewards_observed()
         return None if self.reward_law is None else float(np.sum(np.asarray(self.visit_counts())))
 
     def method_lines(self) -> dict[str, str]:
@@ -462,7 +466,7 @@ class Fitted(Module):
     @property
     def site_tables(self) -> "tuple[SiteTable, ...]":
         """Where the elements of the program's sites lie in the arrays of the closed forms; (): not known."""
-        return ()
+        return () if self.reference is self else self.reference.site_tables
 
     @property
     def site_draws(self) -> Mapping[str, Shaped[AnyArray, "K ..."]]:
@@ -532,11 +536,6 @@ class Fitted(Module):
     def lacks_factorials(self) -> bool:
         """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
         return False
-
-    @property
-    def keeps_density(self) -> bool:
-        """Whether its draws have a density that is known up to a constant; False: as by Gibbs chains."""
-        return True
 
     def density_of_draws(self) -> "tuple[Model, PyTree]":
         """The density that its chains draw from, and the data that enter it.

@@ -11,7 +11,7 @@ import abc
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -76,6 +76,12 @@ class MixturePosterior(Fitted):
     components: eqx.AbstractVar[ConjugatePosterior]
     log_weights: eqx.AbstractVar[Float[AnyArray, " K"]]  # type: ignore[override]
     space: eqx.AbstractVar[StateActionSpace]  # type: ignore[override]
+    hyperparameters: eqx.AbstractVar[dict[str, AnyArray]]
+
+    @property
+    def site_draws(self) -> Mapping[str, AnyArray]:
+        """The values of the hyperparameters: of a discrete one all, of others draws or nodes."""
+        return self.hyperparameters
 
     @abc.abstractmethod
     def component(self, k: IntScalar) -> ConjugatePosterior:
@@ -105,20 +111,10 @@ class MixturePosterior(Fitted):
         return self.component(0)
 
     @property
-    def site_tables(self) -> tuple[SiteTable, ...]:
-        """Where the elements of the program's sites lie in the arrays; (): not known."""
-        return self.reference.site_tables
-
-    @property
     @concrete_in_numpy
     def weights(self) -> Float[AnyArray, " K"]:
         """Probabilities of the components."""
         return xp.softmax(self.log_weights)
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether the arrays have extra leading axes (under `vmap`)."""
-        return np.ndim(self.log_weights) > 1
 
     @concrete_in_numpy
     def effective_sample_size(self) -> RealScalar:
@@ -376,10 +372,6 @@ class MixturePosterior(Fitted):
         """The law of one reward, and sums of all of them (see `wide_law`); None: they are not kept. Host side."""
         return self.component(0).reward_sums()
 
-    def num_rewards_observed(self) -> float | None:
-        """Number of observed rewards; None where all rewards are known."""
-        return self.component(0).num_rewards_observed()
-
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:
         """Refuse transitions that no component can hold, as `ConjugatePosterior.check`. Host side.
 
@@ -399,7 +391,6 @@ class HyperparameterMixture(MixturePosterior):
     """One component for each value of the hyperparameters, a node of a grid or a draw; all share the data."""
 
     data_statistics: eqx.AbstractVar[ConjugatePosterior]
-    hyperparameters: eqx.AbstractVar[dict[str, AnyArray]]
 
     @property
     def space(self) -> StateActionSpace:  # type: ignore[override]
@@ -415,11 +406,6 @@ class HyperparameterMixture(MixturePosterior):
     def components(self) -> ConjugatePosterior:  # type: ignore[override]
         """One posterior whose arrays have a leading axis K (K times all concentrations: `thinned` makes K smaller)."""
         return jax.vmap(self.component)(jnp.arange(self.num_components))
-
-    @property
-    def site_draws(self) -> Mapping[str, AnyArray]:
-        """The draws of the hyperparameters."""
-        return self.hyperparameters
 
     def visit_counts(self) -> Pairs:
         """Number of observed transitions from every pair."""
@@ -458,11 +444,8 @@ class Mixture(MixturePosterior):
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
     sources: Digests | None = None
-
-    @property
-    def method(self) -> str:
-        """How it was inferred: "mixture"."""
-        return "mixture"
+    method: ClassVar[str] = "mixture"  # type: ignore[override]
+    """How it was inferred."""
 
     @property
     def log_evidence(self) -> float | Float[Array, ""]:
@@ -506,11 +489,6 @@ class Mixture(MixturePosterior):
     def known_log_evidence(self) -> float | None:
         """The log evidence; None: the weights of the components before any data are not known."""
         return None if self.log_prior is None else float(self.log_evidence)
-
-    @property
-    def site_draws(self) -> Mapping[str, AnyArray]:
-        """The values of the discrete sites."""
-        return self.hyperparameters
 
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""

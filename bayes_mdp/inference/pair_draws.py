@@ -406,9 +406,8 @@ def pair_draws_of_samples(key: PRNGKeyArray, posterior: CanSample, needed: Bool[
     return draws_of_pairs(whole, needed, sizes_of(posterior))
 
 
-@jax.jit
-def _keys(key: PRNGKeyArray, numbers: UInt32[AnyArray, " N"]) -> Keys:
-    return jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers)
+_keys = jax.jit(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))
+"""(key, numbers [N]) -> a key for each number."""
 
 
 @eqx.filter_jit

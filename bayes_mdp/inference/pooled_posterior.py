@@ -13,7 +13,7 @@ of outcome j, so that a Dirichlet prior of m is conjugate (Teh, Jordan, Beal and
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -409,20 +409,15 @@ class PooledPosterior(HyperparameterMixture):
     options: Gibbs = eqx.field(static=True, default=Gibbs())
     base_shares: Float[AnyArray, "K S"] | None = None
 
-    @property
-    def method(self) -> str:
-        """How it was inferred: "gibbs"."""
-        return "gibbs"
+    method: ClassVar[str] = "gibbs"  # type: ignore[override]
+    """How it was inferred."""
+    keeps_density: ClassVar[bool] = False
+    """Gibbs chains keep no density of what they draw."""
 
     @property
     def program(self) -> Prior | None:
         """The prior program."""
         return self.prior
-
-    @property
-    def keeps_density(self) -> bool:
-        """False: Gibbs chains keep no density of what they draw."""
-        return False
 
     def component_priors(self, key: PRNGKeyArray) -> Components:
         """The priors of all components, and a stream of draws of these. Host side.
@@ -614,6 +609,8 @@ def fit_of(
     groups = pooled_outcomes(space)
 
     def on_host(key: PRNGKeyArray, data: Transitions | Counts | None) -> PooledPosterior:
+        # Draws of whole rows are held for all states: refused before memory runs out.
+        _check_size(space, options.num_chains * options.num_samples)
         statistics = rewards.on_host(key, data)
         if data is None:
             return _from_prior(key, prior, groups, statistics, options)
@@ -635,9 +632,7 @@ def _from_data(
     statistics: ConjugatePosterior,
     options: Gibbs,
 ) -> PooledPosterior:
-    # Draws of whole rows are held for all states: refused before memory runs out.
     space, number = statistics.space, options.num_chains * options.num_samples
-    _check_size(space, number)
     rows = np.asarray(statistics.transition_probs.dense_counts).reshape(space.n_states, space.n_actions, -1)
     usage = prior.usage_of(space, rows.sum(-1))
     # Chains run in NumPy: an independent stream for each, seeded by the bits of the JAX key.
@@ -664,7 +659,6 @@ def _from_prior(
 ) -> PooledPosterior:
     """Draws of the program's sites, without data."""
     space, number = statistics.space, options.num_chains * options.num_samples
-    _check_size(space, number)
 
     @jax.jit
     def draw(key: PRNGKeyArray) -> dict[str, jax.Array]:

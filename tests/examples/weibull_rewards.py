@@ -6,13 +6,11 @@ what is kept of the rewards are count, mean and squared deviations of r^k.
 
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
 from bayes_mdp.inference.families.family import Cells, Laws, RewardBelief, SitesOf, log_rising, register, statistics
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random.gamma_draws import gamma
 
 
 @register
@@ -69,12 +67,6 @@ class WeibullBelief(RewardBelief):
         seen = statistics[..., 0] > 0
         count, mean = (xp.where(seen, statistics[..., i], 1.0) for i in (0, 1))
         return xp.where(seen, WeibullBelief(count, count * mean, self.shape).mean(), np.nan)
-
-    def sample(self, key):
-        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
-
-    def draw(self, streams, num):
-        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn):
         return dist.Weibull(drawn[0] ** (-1.0 / xp.asarray(self.shape)), self.shape)

@@ -10,6 +10,7 @@ The draws of pairs that NumPy makes (`conjugate_pair_draws`) come last: from a p
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -121,6 +122,7 @@ ROWS, WIDE_ROWS = 1, 16
 FLAT = 1.0 + 1e-4
 """A prior of at most so many flat ones is empty; but for rounding in float32, one."""
 _LEAST_ROWS = 64  # of a buffer for a log
+_draw_batch_in_jit = eqx.filter_jit(draw_batch)
 
 
 class ConjugatePosterior(Fitted):
@@ -148,10 +150,10 @@ class ConjugatePosterior(Fitted):
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
 
-    @property
-    def method(self) -> str:
-        """How it was inferred: "exact"."""
-        return "exact"
+    method: ClassVar[str] = "exact"  # type: ignore[override]
+    """How it was inferred."""
+    num_components: ClassVar[int] = 1
+    """It is its only component."""
 
     @property
     def reward(self) -> RewardBelief | Float[AnyArray, "*cells"]:
@@ -169,11 +171,6 @@ class ConjugatePosterior(Fitted):
     def without_program(self) -> "ConjugatePosterior":
         """The same belief, without its way back to the sites of its program."""
         return replace(self, sites=None)
-
-    @property
-    def num_components(self) -> int:
-        """One."""
-        return 1
 
     def component(self, k: IntScalar) -> "ConjugatePosterior":
         """This posterior, which is its only component.
@@ -318,10 +315,9 @@ class ConjugatePosterior(Fitted):
 
     def sample(self, key: PRNGKeyArray, sample_shape: tuple[int, ...] = ()) -> MDP | SparseMDP:
         """Draw hypotheses: one, or a batch with leading axes `sample_shape` on every array."""
-        if is_concrete(self, key):
-            # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
-            return _sample_in_jit(self, key, sample_shape)
-        return draw_batch(self._draw, key, sample_shape)
+        # One program, of which the posterior is an argument: eagerly its arrays would be constants of some.
+        batch = _draw_batch_in_jit if is_concrete(self, key) else draw_batch
+        return batch(self._draw, key, sample_shape)
 
     def _draw(self, key: PRNGKeyArray) -> MDP | SparseMDP:
         key_rows, key_rewards = jax.random.split(key)
@@ -876,11 +872,6 @@ class ConjugatePosterior(Fitted):
 def _log_evidence(posterior: ConjugatePosterior) -> RealScalar:
     rows, rewards = posterior.transition_probs, posterior.reward_cells
     return rows.log_evidence() + rewards.log_evidence() + posterior.constant
-
-
-@eqx.filter_jit
-def _sample_in_jit(posterior: ConjugatePosterior, key: PRNGKeyArray, sample_shape: tuple[int, ...]) -> MDP | SparseMDP:
-    return draw_batch(posterior._draw, key, sample_shape)
 
 
 def refit(posterior: ConjugatePosterior, data: Transitions | Counts) -> ConjugatePosterior:

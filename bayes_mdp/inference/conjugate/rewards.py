@@ -49,11 +49,8 @@ class Rewards(Module):
     shape: eqx.AbstractVar[tuple[int, ...]]
     learns: ClassVar[bool] = True
     """Whether data change this belief."""
-
-    @property
-    def in_closed_form(self) -> bool:
-        """Whether it is a closed form, with a prior of its own; False: draws of the posterior."""
-        return True
+    in_closed_form: ClassVar[bool] = True
+    """Whether it is a closed form, with a prior of its own; False: draws of the posterior."""
 
     @property
     def has_constant(self) -> bool:

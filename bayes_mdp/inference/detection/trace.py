@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict
@@ -260,9 +260,6 @@ def _trace(prior: Prior, space: StateActionSpace) -> Program:
     def evaluate(values: Mapping[str, ArrayLike]) -> Laws:
         return _evaluate(prior, space, values, Facts())
 
-    def law_at(values: Mapping[str, ArrayLike]) -> RewardTable:
-        return _reward_at(prior, space, values)
-
     def trace_densities() -> tuple[ClosedJaxpr, Outputs]:
         # A function of its own each time: JAX would give back the first trace.
         def run(values: Mapping[str, ArrayLike], key: PRNGKeyArray) -> Outputs:
@@ -298,7 +295,7 @@ def _trace(prior: Prior, space: StateActionSpace) -> Program:
         copied,
         outputs,
         evaluate,
-        law_at,
+        partial(_reward_at, prior, space),
         facts.supports,
         facts.plates,
         digest,

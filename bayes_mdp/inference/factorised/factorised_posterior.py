@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -69,6 +70,8 @@ class FactorisedPosterior(ConjugatePosterior):
 
     share: float = eqx.field(static=True, default=SHARE)
     by_draws: bool = eqx.field(static=True, default=False)
+    method: ClassVar[str] = "factorised"
+    """How it was inferred."""
 
     @property
     def rewards(self) -> SampledRewards:
@@ -84,11 +87,6 @@ class FactorisedPosterior(ConjugatePosterior):
             num: how many.
         """
         return self.rewards.picks(key, num)
-
-    @property
-    def method(self) -> str:
-        """How it was inferred: "factorised"."""
-        return "factorised"
 
     @property
     def mcmc(self) -> Chains | None:

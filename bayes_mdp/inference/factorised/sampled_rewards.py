@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -60,6 +61,7 @@ class SampledRewards(Rewards):
     mcmc: Chains | None
     recipe: Recipe = eqx.field(static=True)
     integration: Integration | None = None
+    in_closed_form: ClassVar[bool] = False
 
     @property
     def by_outcome(self) -> bool:  # type: ignore[override]
@@ -81,11 +83,6 @@ class SampledRewards(Rewards):
         """Shape of the cells."""
         space = self.recipe.space
         return (*space.shape, space.n_outcomes) if self.by_outcome else space.shape
-
-    @property
-    def in_closed_form(self) -> bool:
-        """False."""
-        return False
 
     @property
     def law(self) -> type[dist.Distribution] | None:

@@ -9,25 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 from scipy.special import xlogy
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
     Values,
-    draw_beta,
     log_rising,
     register,
     split,
 )
-from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.utils.typing import AnyArray
 
 
@@ -75,15 +71,6 @@ class BetaBelief(RewardBelief):
     def flat_weight(self) -> float:
         """That of Beta(1, 1)."""
         return 2.0
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (probs,)."""
-        # A Beta draw is the first entry of a Dirichlet draw over two outcomes.
-        return (dirichlet(key, jnp.stack([self.concentration1, self.concentration0], axis=-1))[..., 0],)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (probs,), by NumPy."""
-        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Bernoulli(probs)."""

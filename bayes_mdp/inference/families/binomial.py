@@ -10,24 +10,20 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import xlog1py as jax_xlog1py
 from jax.scipy.special import xlogy as jax_xlogy
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 from scipy.special import betainc, gammaln, xlogy
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
     Values,
-    draw_beta,
     log_rising,
     over,
     register,
-    sample_beta,
     split,
     whole_quantile,
 )
@@ -96,14 +92,6 @@ class BetaBinomialBelief(RewardBelief):
     def flat_weight(self) -> Cells:
         """That of Beta(1, 1), in rewards of `total_count` trials."""
         return over(2.0, self.total_count, np.inf)
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (probs,)."""
-        return (sample_beta(key, self.concentration1, self.concentration0),)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (probs,), by NumPy."""
-        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Binomial(total_count, probs)."""

@@ -5,14 +5,12 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
@@ -22,7 +20,6 @@ from bayes_mdp.inference.families.family import (
 )
 from bayes_mdp.models.reward_support import RewardSupport, make_support
 from bayes_mdp.numerics.numpy_or_jax import add_at, xp
-from bayes_mdp.random.dirichlet_draws import dirichlet
 from bayes_mdp.utils.typing import AnyArray, IntScalar, RealScalar
 
 
@@ -93,19 +90,6 @@ class DirichletCategoricalBelief(RewardBelief):
         """That of Dirichlet(1, ..., 1)."""
         # One for each value.
         return float(np.shape(self.concentration)[-1])
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (probs,), [*cells K]."""
-        return (dirichlet(key, jnp.asarray(self.concentration)),)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (probs,), by NumPy."""
-        # Rows of K gammas each, flattened: `dirichlets` normalises row by row.
-        concentration = np.asarray(self.concentration)
-        *lead, size, values = concentration.shape
-        flat, small = concentration.reshape(*lead, -1), np.ones(size, bool)
-        rows = streams.gamma.dirichlets(num, flat, np.arange(0, size * values + 1, values), small)
-        return (rows.reshape(num, size, values),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Categorical(probs)."""

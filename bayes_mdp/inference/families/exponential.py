@@ -9,14 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import xlogy as jax_xlogy
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
@@ -27,7 +25,6 @@ from bayes_mdp.inference.families.family import (
     split,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random.gamma_draws import gamma
 
 
 @register
@@ -68,15 +65,6 @@ class GammaExponentialBelief(RewardBelief):
     def pseudo_observations(self) -> Cells:
         """concentration - 1; none where there is no prior mean to weigh."""
         return xp.maximum(self.concentration - 1.0, 0.0)
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (rate,)."""
-        # Gamma(a, 1) / b.
-        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (rate,), by NumPy."""
-        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Exponential(rate)."""

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from bayes_mdp.models.reward_support import RewardSupport, support_of
 from bayes_mdp.models.sufficient_statistics import log_base_measure
 from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, pick, xp
 from bayes_mdp.random.dirichlet_draws import dirichlet
+from bayes_mdp.random.gamma_draws import gamma
 from bayes_mdp.random.host_generator import ElementStreams
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, IntScalar, RealLike, RealScalar
@@ -100,14 +101,6 @@ class RewardBelief(Module):
         """Expected variance of one reward around its mean; inf where it does not exist."""
 
     @abc.abstractmethod
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
-        """One draw of the `parameters`."""
-
-    @abc.abstractmethod
-    def draw(self, streams: "RewardStreams", num: int) -> HostDrawn:
-        """`num` draws of the `parameters` of elements [M], or [num M], by NumPy."""
-
-    @abc.abstractmethod
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """The law of one reward for parameters as `sample` draws them."""
 
@@ -148,15 +141,33 @@ class RewardBelief(Module):
         """Part of the log density of a reward that no unknown parameter enters (see `log_base_measure`)."""
         return log_base_measure(self.law, xp.asarray(reward))
 
+    # Of the prior. One unknown parameter has one site, whose law stands in `CONJUGATE_SITES`; a family of several
+    # overrides these three.
+
+    def _site(self) -> tuple["ConjugateSite", list[Cells]]:
+        """The law of the one site, and its parameters."""
+        ((family, *_),) = self.sites.values()
+        site = CONJUGATE_SITES[family]
+        return site, [getattr(self, name) for name in site.fields]
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Cells, ...]:
+        """One draw of the `parameters`."""
+        site, fields = self._site()
+        return (site.sample(key, *fields),)
+
+    def draw(self, streams: "RewardStreams", num: int) -> HostDrawn:
+        """`num` draws of the `parameters` of elements [M], or [num M], by NumPy."""
+        site, fields = self._site()
+        return (site.draw(streams, num, *fields),)
+
+    def prior_terms(self, drawn: Values) -> Terms:
+        """`log_prior` as terms to be added."""
+        site, fields = self._site()
+        return site.terms(drawn[0], *fields)
+
     def log_prior(self, drawn: Values) -> Float[np.ndarray, "..."]:
         """Log density of this belief at parameters as `sample` draws them; of a vector summed over it. In NumPy."""
         return sum_terms(self.prior_terms(drawn))
-
-    def prior_terms(self, drawn: Values) -> Terms:
-        """The same as terms to be added."""
-        # One unknown parameter, one site: its density stands in SITE_DENSITY under the family's name.
-        ((family, *_),) = self.sites.values()  # families of two unknown parameters override this
-        return SITE_DENSITY[family](drawn[0], *(getattr(self, name) for name in SITE_FIELDS[family]))
 
     def quantile(self, drawn: Values, uniform: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """The reward below which the law lies with probability `uniform`, above 0 and below 1. In NumPy."""
@@ -451,22 +462,6 @@ class RewardStreams:
         return ElementStreams(self.key, NORMALS, self.elements)
 
 
-def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:
-    """Beta variables by NumPy: each the first entry of a Dirichlet row of two."""
-    # Rows of two gammas, flattened to one ragged table of Dirichlet rows.
-    alpha = np.stack(np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64)), -1)
-    size = alpha.shape[-2]
-    rows = streams.gamma.dirichlets(
-        num, alpha.reshape(*alpha.shape[:-2], -1), np.arange(0, 2 * size + 1, 2), np.ones(size, bool)
-    )
-    return rows[:, ::2]
-
-
-def sample_beta(key: PRNGKeyArray, one: Cells, zero: Cells) -> Cells:
-    """A beta variable by JAX, likewise."""
-    return dirichlet(key, jnp.stack(jnp.broadcast_arrays(one, zero), axis=-1))[..., 0]
-
-
 def whole_quantile(
     uniform: Float[np.ndarray, "..."], below: Callable[[np.ndarray], np.ndarray]
 ) -> Float[np.ndarray, "..."]:
@@ -483,7 +478,7 @@ def whole_quantile(
         low, high = np.where(short, middle, low), np.where(short, high, np.maximum(middle, 0.0))
 
 
-# Densities of the conjugate sites, by NumPy and scipy
+# Conjugate sites: their densities, by NumPy and scipy, and draws of them, by JAX and by NumPy
 
 
 def normal_terms(x: Cells, loc: Cells, scale: Cells) -> Terms:
@@ -513,17 +508,74 @@ def dirichlet_terms(x: Cells, concentration: Cells) -> Terms:
     )
 
 
-SITE_DENSITY: dict[str, Callable[..., Terms]] = {
-    "Beta": beta_terms,
-    "Gamma": gamma_terms,
-    "Normal": normal_terms,
-    "Dirichlet": dirichlet_terms,
+def sample_normal(key: PRNGKeyArray, loc: Cells, scale: Cells) -> Cells:
+    """Normal numbers, by JAX."""
+    loc = jnp.asarray(loc)
+    return loc + scale * jax.random.normal(key, loc.shape, loc.dtype)
+
+
+def draw_normal(streams: RewardStreams, num: int, loc: Cells, scale: Cells) -> Float[np.ndarray, "num M"]:
+    """The same by NumPy, `num` of each."""
+    return np.asarray(loc) + np.asarray(scale) * streams.normal.normals(num)
+
+
+def sample_gamma(key: PRNGKeyArray, concentration: Cells, rate: Cells) -> Cells:
+    """Gamma variables, by JAX."""
+    # Gamma(a, 1) / b.
+    return gamma(key, jnp.asarray(concentration)) / rate
+
+
+def draw_gamma(streams: RewardStreams, num: int, concentration: Cells, rate: Cells) -> Float[np.ndarray, "num M"]:
+    """The same by NumPy, `num` of each."""
+    return np.exp(streams.gamma.log_gammas(num, np.asarray(concentration))) / rate
+
+
+def sample_beta(key: PRNGKeyArray, one: Cells, zero: Cells) -> Cells:
+    """Beta variables, by JAX: each the first entry of a Dirichlet row of two."""
+    return dirichlet(key, jnp.stack(jnp.broadcast_arrays(one, zero), axis=-1))[..., 0]
+
+
+def draw_beta(streams: RewardStreams, num: int, one: Cells, zero: Cells) -> Float[np.ndarray, "num M"]:
+    """The same by NumPy, `num` of each."""
+    both = np.broadcast_arrays(np.asarray(one, np.float64), np.asarray(zero, np.float64))
+    return draw_dirichlet(streams, num, np.stack(both, -1))[..., 0]
+
+
+def sample_dirichlet(key: PRNGKeyArray, concentration: Cells) -> Cells:
+    """Dirichlet rows [..., K], by JAX."""
+    return dirichlet(key, jnp.asarray(concentration))
+
+
+def draw_dirichlet(streams: RewardStreams, num: int, concentration: Cells) -> Float[np.ndarray, "num M K"]:
+    """The same by NumPy, `num` of each."""
+    # Rows of K gammas each, flattened: `dirichlets` normalises row by row.
+    concentration = np.asarray(concentration)
+    *lead, size, values = concentration.shape
+    flat, small = concentration.reshape(*lead, -1), np.ones(size, bool)
+    rows = streams.gamma.dirichlets(num, flat, np.arange(0, size * values + 1, values), small)
+    return rows.reshape(num, size, values)
+
+
+class ConjugateSite(NamedTuple):
+    """A family of sites that is conjugate for a parameter of some law.
+
+    Args:
+        fields: of a belief, that are the parameters of the site.
+        terms: (value, parameters) -> its log density as terms.
+        sample: (key, parameters) -> a draw, by JAX.
+        draw: (streams, number, parameters) -> so many draws, by NumPy.
+    """
+
+    fields: tuple[str, ...]
+    terms: Callable[..., Terms]
+    sample: Callable[..., Cells]
+    draw: Callable[..., Float[np.ndarray, "num *cells"]]
+
+
+CONJUGATE_SITES: dict[str, ConjugateSite] = {
+    "Beta": ConjugateSite(("concentration1", "concentration0"), beta_terms, sample_beta, draw_beta),
+    "Gamma": ConjugateSite(("concentration", "rate"), gamma_terms, sample_gamma, draw_gamma),
+    "Normal": ConjugateSite(("loc", "scale"), normal_terms, sample_normal, draw_normal),
+    "Dirichlet": ConjugateSite(("concentration",), dirichlet_terms, sample_dirichlet, draw_dirichlet),
 }
-"""Family of sites -> (value, parameters) -> its log density as terms."""
-SITE_FIELDS: dict[str, tuple[str, ...]] = {
-    "Beta": ("concentration1", "concentration0"),
-    "Gamma": ("concentration", "rate"),
-    "Normal": ("loc", "scale"),
-    "Dirichlet": ("concentration",),
-}
-"""Family of sites -> the fields of a belief that are its parameters."""
+"""By the name of the family of sites."""

@@ -10,24 +10,20 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import xlog1py as jax_xlog1py
 from jax.scipy.special import xlogy as jax_xlogy
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 from scipy.special import xlogy
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
     Values,
-    draw_beta,
     log_rising,
     over,
     register,
-    sample_beta,
     split,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
@@ -77,14 +73,6 @@ class BetaGeometricBelief(RewardBelief):
     def pseudo_observations(self) -> Cells:
         """concentration1 - 1; none where there is no prior mean to weigh."""
         return xp.maximum(self.concentration1 - 1.0, 0.0)
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (probs,)."""
-        return (sample_beta(key, self.concentration1, self.concentration0),)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (probs,), by NumPy."""
-        return (draw_beta(streams, num, self.concentration1, self.concentration0),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Geometric(probs)."""

@@ -5,7 +5,6 @@
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -31,7 +30,7 @@ from bayes_mdp.inference.families.family import (
     split,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random.gamma_draws import gamma, normal_gamma
+from bayes_mdp.random.gamma_draws import normal_gamma
 
 MIN_CONCENTRATION = 0.5
 """The mean reward of a normal-gamma belief has an expectation above it only."""
@@ -87,15 +86,6 @@ class NormalBelief(RewardBelief):
         """noise_scale^2 / scale^2."""
         # So many rewards tell as much of the mean as the prior does.
         return (self.noise_scale / self.scale) ** 2
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (mean,)."""
-        loc = jnp.asarray(self.loc)
-        return (loc + self.scale * jax.random.normal(key, loc.shape, loc.dtype),)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (mean,), by NumPy."""
-        return (np.asarray(self.loc) + np.asarray(self.scale) * streams.normal.normals(num),)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(mean, noise_scale)."""
@@ -169,15 +159,6 @@ class GammaPrecisionBelief(RewardBelief):
     def data_mean(self, statistics: Statistics) -> Cells:
         """Zero: no data are needed."""
         return self.mean()
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (precision,)."""
-        # Gamma(a, 1) / rate.
-        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (precision,), by NumPy."""
-        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Normal(0, precision^-1/2)."""

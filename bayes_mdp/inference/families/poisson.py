@@ -5,18 +5,15 @@
 
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 from scipy.special import gammaln, pdtr, xlogy
 
 from bayes_mdp.inference.families.family import (
     Cells,
-    HostDrawn,
     Laws,
     RewardBelief,
-    RewardStreams,
     SitesOf,
     Statistics,
     Terms,
@@ -27,7 +24,6 @@ from bayes_mdp.inference.families.family import (
     whole_quantile,
 )
 from bayes_mdp.numerics.numpy_or_jax import xp
-from bayes_mdp.random.gamma_draws import gamma
 
 
 @register
@@ -65,15 +61,6 @@ class GammaBelief(RewardBelief):
     def pseudo_observations(self) -> Cells:
         """`rate`."""
         return self.rate
-
-    def sample(self, key: PRNGKeyArray) -> tuple[Cells]:
-        """One draw of (rate,)."""
-        # Gamma(a, 1) / b.
-        return (gamma(key, jnp.asarray(self.concentration)) / self.rate,)
-
-    def draw(self, streams: RewardStreams, num: int) -> HostDrawn:
-        """`num` draws of (rate,), by NumPy."""
-        return (np.exp(streams.gamma.log_gammas(num, np.asarray(self.concentration))) / self.rate,)
 
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
         """Poisson(rate)."""

@@ -375,11 +375,6 @@ class SampledPosterior(WeightedSamples, Fitted):
         """Which rewards the law of every cell can give, whatever is unknown. Host side."""
         return support_of_draws(self.rewards, self.recipe.law)
 
-    @property
-    def is_batch(self) -> bool:
-        """Whether the arrays have extra leading axes (under `vmap`)."""
-        return np.ndim(self.log_weights) > 1
-
     def pair_moments(self) -> PairMoments:
         """What `table` shows of every pair: moments of the draws. Traceable."""
         weights, rewards = self.weights, self.rewards
