@@ -63,7 +63,11 @@ def pair_time(
 
 
 def action_values(
-    rows: PairRows, drawn: Drawn, policy: Float[np.ndarray, "*H S A"], objective: Objective
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Objective,
+    reward: Float[np.ndarray, "1 steps Q"] | None = None,
 ) -> Float[np.ndarray, "*steps S A"]:
     """The values of all pairs of one MDP under a policy (`AverageReward`: but for a constant); nan: there is no pair.
 
@@ -71,11 +75,12 @@ def action_values(
         rows, drawn: its pairs, as one draw.
         policy: action probabilities.
         objective: of the values.
+        reward: of the pairs at each step of `Episodic`, in place of those of `drawn`; None: those.
     """
     if isinstance(objective, Episodic):
         q = np.full((objective.horizon, *policy.shape[-2:]), np.nan)
         # Backwards: step i of the recursion is step H - 1 - i of the episode.
-        for i, step in enumerate(backward(rows, drawn, policy, objective)):
+        for i, step in enumerate(backward(rows, drawn, policy, objective, reward)):
             q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
         return q
     chains = PolicyPairs(rows, policy).chains(drawn)

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.for_whom import ValuesBy, value_for
-from bayes_mdp.decisions.host_optima import episodic_values
-from bayes_mdp.decisions.host_values import PolicyPairs, Values, proven, row_faults, used_pairs
+from bayes_mdp.decisions.host_optima import action_values, episodic_values, pair_time
+from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import (
     LearntReward,
     Outcome,
@@ -535,9 +535,6 @@ class CountedPolicy:
 
 AS_DRAWN = "its frequencies are drawn as well"
 
-STEP = 2.0**-10
-"""Share of the way to a drawn policy at which the derivative of a value is taken."""
-
 
 class BehaviourDraws:
     """Draws of the action probabilities behind a log: they are known only from how often each action was taken.
@@ -547,8 +544,8 @@ class BehaviourDraws:
     bootstrap*): its mean is the frequency, and an action that was never taken in a state stays so. A row that rests on
     one visit thus counts as known.
 
-    They enter a value to first order, V(f) + dV(f)[b - f] with the frequencies f and a draw b, so that its mean is that
-    of the frequencies. V(b) itself would be biased where states were left a few times: it has terms like the mean
+    They enter a value to first order, V(f) + dV(f)[b - f] with the frequencies f, a draw b and the derivative in the
+    mean of the drawn MDPs, so that its mean is that of the frequencies. V(b) itself would be biased where states were left a few times: it has terms like the mean
     number of visits before an action ends a loop, 1 / b, which has no finite mean if that action was taken once; while
     1 / f, the number of visits to one such action, is unbiased.
 
@@ -624,7 +621,7 @@ def _values_in_draws(
     block = max(1, NUMBERS_AT_ONCE // max(numbers, 1))
     values = [np.empty((num_draws, len(policies))) for _ in jobs]
     gaps = [np.empty((num_draws, len(policies))) for _ in jobs]
-    effects = np.zeros((num_draws, len(policies)))
+    effects, sums = np.zeros((num_draws, len(policies))), _Sums()
     for first, drawn in _drawn(draws, num_draws, block):
         block_draws = slice(first, first + len(drawn.probs))
         # Rows that do not sum to one are reported with the draw in which they were met.
@@ -638,65 +635,82 @@ def _values_in_draws(
         ]
         for i, policy in enumerate(policies):
             pairs = None if taken is None else taken[i]
-            answers = _answers(rows, drawn, policy, pairs, jobs, each_paid)
-            for j, (answer, (_, summed)) in enumerate(zip(answers, jobs.values(), strict=True)):
+            # The chain of a policy in the draws, P_pi and r_pi: outcomes share it, other rewards are other right sides.
+            chains = None if pairs is None else pairs.chains(drawn)
+            for j, ((_, summed), paid) in enumerate(zip(jobs.values(), each_paid, strict=True)):
+                if isinstance(summed, Episodic):
+                    # By step: V_H = 0, backwards.
+                    steps = (len(drawn.probs), summed.horizon, len(rows.state))
+                    by_step = None if paid is None else np.broadcast_to(paid, steps)
+                    answer = episodic_values(rows, drawn, policy, summed, by_step)
+                else:
+                    assert pairs is not None and chains is not None
+                    # Stationary: a linear system, with a proven bound on its error.
+                    answer = proven(chains if paid is None else pairs.with_reward(chains, paid), summed)
                 # J = start . V for each draw.
                 values[j][block_draws, i] = answer.at_start(summed, start)
                 gaps[j][block_draws, i] = answer.gap
-            if i not in behaviours:
-                continue
-            # A draw of the log's policy for each draw of the MDP: they are independent a posteriori. The derivative of
-            # the value in its direction, by a step of that share of the way.
-            frequencies = behaviours[i].draw(block_draws.stop - first)
-            if isinstance(objective, Episodic):
-                frequencies = frequencies[:, None] if frequencies.ndim == 3 else frequencies
-                policy = np.broadcast_to(policy, (objective.horizon, *policy.shape[-2:]))
-            policy = policy + STEP * (frequencies - policy)
-            pairs = None if pairs is None else pairs.weighted(policy)
-            answers = _answers(rows, drawn, policy, pairs, jobs, each_paid)
-            for j, (answer, (_, summed)) in enumerate(zip(answers, jobs.values(), strict=True)):
-                effect = (answer.at_start(summed, start) - values[j][block_draws, i]) / STEP
-                values[j][block_draws, i] += effect
-                gaps[j][block_draws, i] += (answer.gap + gaps[j][block_draws, i]) / STEP
-                if j == 0:
-                    effects[block_draws, i] = effect
+        if behaviours:
+            sums.add(drawn, each_paid)
         for j, (outcome, (_, summed)) in enumerate(jobs.items()):
             titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
+    for i, behaviour in behaviours.items():
+        of_jobs = [sums.gradient(j, rows, policies[i], summed, start) for j, (_, summed) in enumerate(jobs.values())]
+        for first in range(0, num_draws, block):
+            # b - f for each draw, at every step where values have steps.
+            moved = behaviour.draw(min(block, num_draws - first))
+            moved = (moved[:, None] if moved.ndim == 3 and isinstance(objective, Episodic) else moved) - policies[i]
+            for j, gradient in enumerate(of_jobs):
+                effect = (moved * gradient).reshape(len(moved), -1).sum(-1)
+                values[j][first : first + block, i] += effect
+                if j == 0:
+                    effects[first : first + block, i] = effect
     return values, gaps, effects
 
 
-def _answers(
-    rows: PairRows,
-    drawn: Drawn,
-    policy: Float[np.ndarray, "*NH S A"],
-    pairs: PolicyPairs | None,
-    jobs: Jobs,
-    each_paid: Sequence[Float[np.ndarray, "N *H Q"] | None],
-) -> list[Values]:
-    """Values of one policy in some draws, of each job.
+class _Sums:
+    """The draws added up, of which the means are an MDP: where the derivative of the value of a policy is taken."""
 
-    Args:
-        rows, drawn: of the pairs.
-        policy: action probabilities, perhaps of each draw.
-        pairs: those that it takes; None: the objective has steps.
-        jobs: how each reward is summed.
-        each_paid: the rewards; None: those of the draws.
-    """
-    # The chain of a policy in the draws, P_pi and r_pi: outcomes share it, other rewards are other right sides.
-    chains = None if pairs is None else pairs.chains(drawn)
-    answers = []
-    for (_, summed), paid in zip(jobs.values(), each_paid, strict=True):
-        if isinstance(summed, Episodic):
-            # By step: V_H = 0, backwards.
-            steps = (len(drawn.probs), summed.horizon, len(rows.state))
-            by_step = None if paid is None else np.broadcast_to(paid, steps)
-            answers.append(episodic_values(rows, drawn, policy, summed, by_step))
-        else:
-            assert pairs is not None and chains is not None
-            # Stationary: a linear system, with a proven bound on its error.
-            answers.append(proven(chains if paid is None else pairs.with_reward(chains, paid), summed))
-    return answers
+    def __init__(self) -> None:
+        self._number = 0
+        self._sums: list[Any] = []
+
+    def add(self, drawn: Drawn, each_paid: Sequence[Float[np.ndarray, "N *H Q"] | None]) -> None:
+        """Some draws more.
+
+        Args:
+            drawn: rows and rewards.
+            each_paid: rewards of the jobs; None: those of the draws.
+        """
+        arrays = [drawn.probs, *(drawn.reward if paid is None else paid for paid in each_paid)]
+        sums = [array.sum(0, np.float64) for array in arrays]
+        self._sums = sums if not self._sums else [a + b for a, b in zip(self._sums, sums, strict=True)]
+        self._number += len(drawn.probs)
+
+    def gradient(
+        self,
+        job: int,
+        rows: PairRows,
+        policy: Float[np.ndarray, "*H S A"],
+        objective: Objective,
+        start: Float[np.ndarray, " S"],
+    ) -> Float[np.ndarray, "*H S A"]:
+        """The derivative of the value by each action probability: time in the state times q (policy gradient theorem).
+
+        Args:
+            job: whose reward.
+            rows, policy, objective, start: of the value.
+        """
+        probs, paid = self._sums[0] / self._number, self._sums[1 + job] / self._number
+        mean, by_step = Drawn(probs[None], (paid[0] if paid.ndim > 1 else paid)[None]), None
+        if isinstance(objective, Episodic):
+            policy = np.broadcast_to(policy, (objective.horizon, *policy.shape[-2:]))
+            # Rewards of an outcome may go by step.
+            by_step = np.broadcast_to(paid, (1, objective.horizon, len(rows.state)))
+        q = np.nan_to_num(action_values(rows, mean, policy, objective, by_step))
+        time = pair_time(rows, mean, policy, objective, start).sum(-1, keepdims=True)
+        return time * q
 
 
 def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
