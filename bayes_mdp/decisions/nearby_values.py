@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from scipy.linalg import lu_factor, lu_solve
 
 from bayes_mdp.decisions.host_values import ELIMINATED, Chains, PolicyPairs, Values, discounted_bound
