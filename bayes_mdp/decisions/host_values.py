@@ -150,7 +150,7 @@ class PolicyPairs:
         large = self.n_states * width >= LARGE_CHAIN
         whole = self.is_dense and (large or not self.deterministic) and width in (self.n_states, self.n_states + 1)
         self._width: int = width if whole and rows.in_order else 0
-        self._is_large = large and self._width > 0
+        self.is_large = large and self._width > 0
 
     # What follows has a number for each entry: it is worked out where it is needed.
 
@@ -176,8 +176,13 @@ class PolicyPairs:
         states = np.tile(np.arange(self.n_states), self.n_states)
         return self.deterministic and np.array_equal(self._place[1], states)
 
+    @property
+    def terms(self) -> int:
+        """Of the longest sum in a sweep."""
+        return (self.n_states if self.is_dense else self.longest) + SPARE + self.n_actions + 2
+
     @cached_property
-    def _average(self) -> scipy.sparse.csr_array:
+    def average(self) -> scipy.sparse.csr_array:
         """[S Q], the mean over the actions of each state."""
         shape = self.n_states, len(self._every.state)
         return scipy.sparse.csr_array((self.weight, (self.state, self.pairs)), shape=shape)
@@ -190,7 +195,7 @@ class PolicyPairs:
         """
         copied = copy(self)
         copied.weight = policy[..., self.state, self.action]
-        copied.__dict__.pop("_average", None)
+        copied.__dict__.pop("average", None)
         return copied
 
     @property
@@ -202,9 +207,8 @@ class PolicyPairs:
         """The chain in every draw."""
         pair_reward = drawn.reward[:, self.pairs].astype(np.float64, copy=False)
         reward, size = self.by_state(pair_reward), np.abs(pair_reward).max(-1)
-        listed = self.n_states if self.is_dense else self.longest
-        terms = listed + SPARE + self.n_actions + 2
-        if self.is_dense and not self._is_large and mostly_zero(drawn.probs):
+        terms = self.terms
+        if self.is_dense and not self.is_large and mostly_zero(drawn.probs):
             return Chains(self._of_possible(drawn.probs), reward, terms, size)
         if self._width:
             return Chains(self._of_whole_rows(drawn.probs), reward, terms, size)
@@ -234,10 +238,10 @@ class PolicyPairs:
     def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
         """The mean over the actions of each state: a first action of every state, a second one, ..."""
         table, size = probs.reshape(len(probs), -1, self._width), self.n_states
-        if self._is_large and self.weight.ndim == 1:
+        if self.is_large and self.weight.ndim == 1:
             # One draw fills the cache: a product with the policy as a sparse matrix reads it once.
             table = self._every.in_double(probs).reshape(table.shape)
-            return np.stack([(self._average @ draw)[:, :size] for draw in table])
+            return np.stack([(self.average @ draw)[:, :size] for draw in table])
         matrix = np.zeros((len(probs), size, size))
         # The 1st, 2nd, ... pair of its state: pairs of one rank belong to different states, and add to different rows.
         rank_of_pair = np.arange(len(self.pairs)) - np.searchsorted(self.state, self.state)

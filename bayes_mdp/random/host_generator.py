@@ -12,6 +12,8 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
 
 
+SHORT = 8
+"""Width up to which small rows are made all at once: of longer ones the sums and logarithms take the time."""
 SMALL = 0.1
 """Concentration below which all gamma variables of a row may be zero in float64 (at 0.1 with probability 1e-30)."""
 
@@ -81,6 +83,8 @@ class ElementStreams:
         """
         rows, width = np.empty((num, concentration.shape[-1])), np.diff(first)
         regular = bool((width == width[:1]).all())
+        if regular and len(width) and width[0] <= SHORT and small.all():
+            return self._short_rows(num, concentration, int(width[0]))
         for n, generator in enumerate(self.generators):
             columns = slice(first[n], first[n + 1])
             alpha, size = concentration[..., columns], (num, int(width[n]))
@@ -94,6 +98,21 @@ class ElementStreams:
             total = gammas.sum(-1, keepdims=True) if regular else np.add.reduceat(gammas, [0], axis=-1)
             np.divide(gammas, total, out=rows[:, columns])
         return rows
+
+    def _short_rows(
+        self, num: int, concentration: Float[np.ndarray, "*num E"], width: int
+    ) -> Float[np.ndarray, "num E"]:
+        """Small rows of one short width: numbers one element after the other, their logarithms all at once."""
+        # [num N width], or [1 N width] where all draws have one concentration.
+        alpha = concentration.reshape(-1, len(self.generators), width)
+        sizes = alpha + 1.0
+        per_element = [sizes[0, n] if len(sizes) == 1 else sizes[:, n] for n in range(sizes.shape[1])]
+        size = num, width
+        drawn = [each.standard_gamma(a, size) for each, a in zip(self.generators, per_element, strict=True)]
+        uniforms = [boost.random(size) for boost in self._boosts]
+        logs = _log_gammas(np.stack(drawn, 1), np.stack(uniforms, 1), alpha)
+        gammas = np.exp(logs - logs.max(-1, keepdims=True))
+        return (gammas / gammas.sum(-1, keepdims=True)).reshape(num, -1)
 
     @staticmethod
     def _stack(num: int, columns: list[np.ndarray]) -> np.ndarray:

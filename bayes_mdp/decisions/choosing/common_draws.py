@@ -21,6 +21,7 @@ from bayes_mdp.decisions.host_optima import (
     expected_values,
 )
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, values_and_time
+from bayes_mdp.decisions.nearby_values import NearbyPolicies
 from bayes_mdp.decisions.policy_evaluation import (
     COPIES,
     DRAWN_AT_ONCE,
@@ -37,7 +38,7 @@ from bayes_mdp.inference.pair_draws import (
     limit_draws,
     pair_draws,
 )
-from bayes_mdp.mdp import AverageReward, CanSample, Episodic, Objective
+from bayes_mdp.mdp import AverageReward, CanSample, Discounted, Episodic, Objective
 from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.mdp.objectives import step_discount
@@ -177,10 +178,12 @@ class CommonDraws:
         if self.is_rounded:
             # What rounding to single precision has lost no iterations bring back.
             precision = max(precision, ROUNDED)
+        nearby = NearbyPolicies.of(pairs) if self.is_rounded and isinstance(objective, Discounted) else None
         for part, drawn in self.blocks(numbers=max((policy_pairs.numbers for policy_pairs in pairs), default=1)):
             drawn = _in_double(self.rows, drawn)
+            near = None if nearby is None else nearby.values(drawn, float(step_discount(objective)))
             for i, policy_pairs in enumerate(pairs):
-                answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS))
+                answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS)) if near is None else near[i]
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
             require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
         return values, gaps

@@ -124,7 +124,8 @@ def _choices(policies: PolicySet, numbers: Int[np.ndarray, " N"]) -> Int[np.ndar
 
 def _best_of_choices(problem: Problem, numbers: Int[np.ndarray, " N"]) -> _Best | None:
     """The best of the choices, of equal ones the first; None: none may be chosen."""
-    best, size = None, problem.draws.batch
+    # Policies that differ in few states cost little beside one another in a large draw.
+    best, size = None, len(numbers) if problem.draws.is_rounded else problem.draws.batch
     for first in range(0, len(numbers), size):
         policies = problem.policies.policy(_choices(problem.policies, numbers[first : first + size]))
         values = problem.draws.values(policies)
