@@ -179,6 +179,9 @@ def draw_moments(
     return moments._replace(converged=~moments.converged)
 
 
+_draw_moments = jax.jit(draw_moments, static_argnames="chunk")
+
+
 def _merge(one: DrawMoments, other: DrawMoments) -> DrawMoments:
     """The moments of two chunks together: the update of [CGL83].
 
@@ -224,8 +227,7 @@ def by_draws(
     # Refuses the average reward, whose values are known but for a constant.
     discount_of(objective)
     probs = read_probs(posterior, policy, objective)
-    compiled = jax.jit(draw_moments, static_argnames="chunk")
-    moments = compiled(key, posterior, probs, objective, num_draws, chunk=chunk_size(posterior, num_draws))
+    moments = _draw_moments(key, posterior, probs, objective, num_draws, chunk=chunk_size(posterior, num_draws))
     covariance = moments.covariance
     q_variance = jnp.diagonal(covariance, axis1=-2, axis2=-1)
     # Var V = pi' Cov(Q) pi: the policy mixes actions whose values are correlated.

@@ -177,7 +177,7 @@ class GroupBuilder:
         sizes = {name: len(axis) for name, axis in self._axes.items()}
         self._facts = _facts(posterior, runs="deterministics" not in contents.left_out)
         self._variables = SiteVariables(self._dims, sizes, (*SAMPLE_DIMS, STACKED), self._facts)
-        self._site_dims = {self._variables.name(site): self._variables.dims(site) for site in self._facts}
+        self._site_dims = {self._variables.names[site]: self._variables.dims[site] for site in self._facts}
 
     def check_size(self, wanted: Collection[str]) -> None:
         """Refuse groups that would not fit in memory, before a draw is made.
@@ -255,9 +255,9 @@ class GroupBuilder:
             return self._sample_dataset(sums, draws.run, dict.fromkeys(sums, ()))
         # Which of the densities have no parents, for sensitivity to the prior.
         top = top_sites(self._program, self._posterior.space)
-        latent = {site: self._variables.name(site) for site, facts in self._facts.items() if facts.kind == "latent"}
+        latent = {site: self._variables.names[site] for site, facts in self._facts.items() if facts.kind == "latent"}
         densities = {name: np.asarray(self._run.log_density[site]) for site, name in latent.items()}
-        dims = {name: self._variables.dims(site)[: self._facts[site].batch] for site, name in latent.items()}
+        dims = {name: self._variables.dims[site][: self._facts[site].batch] for site, name in latent.items()}
         made = self._sample_dataset(densities, draws.run, dims)
         return made.assign_attrs(without_parents=[name for site, name in latent.items() if site in top])
 
@@ -308,7 +308,7 @@ class GroupBuilder:
     def _parameters(self, draws: Draws, run: ProgramRun) -> dict[str, np.ndarray]:
         """The standard variables, then the sites of the program in its order."""
         values = {**draws.run.sites, **run.deterministic}
-        return draws.variables() | {self._variables.name(site): np.asarray(values[site]) for site in self._facts}
+        return draws.variables() | {self._variables.names[site]: np.asarray(values[site]) for site in self._facts}
 
     def _sample_dataset(
         self, variables: Mapping[str, np.ndarray], run: Run, dims: Mapping[str, tuple[str, ...]] | None = None
@@ -375,6 +375,10 @@ class SiteVariables:
             size.
         reserved: names that no variable and no plate of the user can have.
         sites: to be named.
+
+    Attributes:
+        names: site -> its variable.
+        dims: site -> the dimensions of its value.
     """
 
     def __init__(
@@ -386,24 +390,16 @@ class SiteVariables:
     ) -> None:
         self._sizes = dict(sizes)
         self._used = {*taken, *reserved}
-        self._names: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         for site in sites:
             # A slash would open a group of the tree.
             name = site.replace("/", ".")
             while name in self._used or name in sizes:
                 name += SUFFIX
             self._used.add(name)
-            self._names[site] = name
+            self.names[site] = name
         # Dimensions after all names, as a plate must not have the name of a variable.
-        self._dims = {site: self._dims_of(self._names[site], facts) for site, facts in sites.items()}
-
-    def name(self, site: str) -> str:
-        """The variable of a site."""
-        return self._names[site]
-
-    def dims(self, site: str) -> tuple[str, ...]:
-        """The dimensions of its value."""
-        return self._dims[site]
+        self.dims = {site: self._dims_of(self.names[site], facts) for site, facts in sites.items()}
 
     def _dims_of(self, name: str, facts: SiteFacts) -> tuple[str, ...]:
         dims: list[str] = []

@@ -16,10 +16,10 @@ def _variables(**sites: SiteFacts) -> SiteVariables:
 def test_names_that_are_taken_get_a_suffix():
     scalar = _latent(shape=())
     found = _variables(reward_mean=scalar, chain=scalar, state=scalar, reward_mean_site=scalar, a__b=scalar, m=scalar)
-    assert found.name("reward_mean") == "reward_mean_site"
-    assert found.name("reward_mean_site") == "reward_mean_site_site"
-    assert (found.name("chain"), found.name("state")) == ("chain_site", "state_site")
-    assert (found.name("a/b"), found.name("m")) == ("a.b", "m")
+    assert found.names["reward_mean"] == "reward_mean_site"
+    assert found.names["reward_mean_site"] == "reward_mean_site_site"
+    assert (found.names["chain"], found.names["state"]) == ("chain_site", "state_site")
+    assert (found.names["a/b"], found.names["m"]) == ("a.b", "m")
 
 
 def test_axes_have_the_names_of_free_plates_of_the_right_size():
@@ -31,10 +31,10 @@ def test_axes_have_the_names_of_free_plates_of_the_right_size():
         odd=_latent("draw", "x", "a/b", shape=(2, 2, 2)),
         twice=_latent("group", "group", shape=(5, 5)),
     )
-    assert found.dims("x") == ("state", "action", "x_dim_2")
+    assert found.dims["x"] == ("state", "action", "x_dim_2")
     # One row for all states: its only entry is not the first state.
-    assert found.dims("shared") == ("shared_dim_0", "action")
-    assert found.dims("grouped") == ("group",)
-    assert found.dims("other") == ("other_dim_0",)
-    assert found.dims("odd") == ("odd_dim_0", "odd_dim_1", "odd_dim_2")
-    assert found.dims("twice") == ("group", "twice_dim_1")
+    assert found.dims["shared"] == ("shared_dim_0", "action")
+    assert found.dims["grouped"] == ("group",)
+    assert found.dims["other"] == ("other_dim_0",)
+    assert found.dims["odd"] == ("odd_dim_0", "odd_dim_1", "odd_dim_2")
+    assert found.dims["twice"] == ("group", "twice_dim_1")
