@@ -1,5 +1,7 @@
 """Covariates in the shell: what `fit` and `decide` print of contexts and subgroups; bad input in one sentence."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,7 +55,38 @@ def test_a_file_says_who_does_what(capsys, log, tmp_path):
         capsys, "'who.csv' has no row of frail=no, expected all patterns".replace("'who.csv'", repr(str(who))), *given
     )
     pd.DataFrame({"frail": ["yes"] * 2, "s": "here", "a": ["y", "x"]}).to_csv(who, index=False)
-    refused(capsys, "has state 'here' twice for frail=yes, expected once", *given)
+    refused(capsys, "frail=yes, has 'here' twice, expected each once", *given)
+
+
+def test_a_file_says_who_does_what_with_which_probability(capsys, log, tmp_path):
+    """A fair coin in the frail, who gain half of what always y brings them."""
+    who = tmp_path / "who.csv"
+    given = ("decide", log, *COLUMNS, *FRAIL, *PRIOR, "--by", "frail", "--policy", who, "--draws", 400)
+
+    def gain_of_the_frail(probability):
+        rows = {"frail": ["yes", "yes", "no"], "s": "here", "a": ["x", "y", "x"]}
+        pd.DataFrame(rows | {"probability": [1 - probability, probability, 1.0]}).to_csv(who, index=False)
+        code, out, _ = run(capsys, *given, "--baseline", "x")
+        match = re.search(r"frail=yes: .*gain (\S+),", out)
+        assert code == 0 and match is not None
+        return float(match[1])
+
+    assert gain_of_the_frail(0.5) == pytest.approx(gain_of_the_frail(1.0) / 2, rel=1e-3)
+    pd.DataFrame({"frail": ["yes", "no"], "s": "here", "a": "y", "probability": [0.7, 1.0]}).to_csv(who, index=False)
+    refused(capsys, "policy['here'] sums to 0.7, expected probabilities that sum to 1", *given)
+
+
+def test_a_baseline_may_depend_on_covariates(capsys, log, tmp_path):
+    """A file that names the frail alone was taken for everybody."""
+    who = tmp_path / "who.csv"
+    given = ("decide", log, *COLUMNS, *FRAIL, *PRIOR, "--by", "frail", "--policy", "y", "--draws", 400)
+    pd.DataFrame({"frail": ["yes"], "s": "here", "a": ["x"]}).to_csv(who, index=False)
+    refused(
+        capsys, f"--baseline: {str(who)!r} has no row of frail=no, expected all patterns", *given, "--baseline", who
+    )
+    pd.DataFrame({"frail": ["yes", "no"], "s": "here", "a": ["x", "y"]}).to_csv(who, index=False)
+    code, out, _ = run(capsys, *given, "--baseline", who)
+    assert code == 0 and re.search(r"frail=no: .*gain 0[, ]", out) and "frail=yes: 'y': gain 0.6" in out, out
 
 
 def test_a_posterior_in_contexts_is_printed_valued_and_kept(capsys, log, tmp_path):

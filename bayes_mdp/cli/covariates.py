@@ -15,6 +15,7 @@ from bayes_mdp.cli.problem import (
     known_rewards_of,
     label,
     policies_of,
+    policy_of_rows,
     prior_of,
     table_of_pairs,
 )
@@ -163,8 +164,9 @@ def decide_in_contexts(
     if not arguments.policy:
         raise ValueError("--policy is missing, expected those to judge: subgroups choose no policy of their own")
     # A file with columns of covariates says who does what.
-    policies = policies_of(arguments, space, lambda path: _by_pattern(path, arguments, space))
-    baseline = baseline_of(arguments, space)
+    read_file = lambda option, path: _by_pattern(option, path, arguments, space)  # noqa: E731
+    policies = policies_of(arguments, space, read_file)
+    baseline = baseline_of(arguments, space, read_file)
     people = None if arguments.population is None else _people(arguments.population)
     posterior = infer_in_contexts(arguments, key, log, space)
     return decide_by_subgroup(
@@ -294,28 +296,29 @@ def _people(path: str) -> Any:
 
 
 def _by_pattern(
-    path: str, arguments: argparse.Namespace, space: "ContextSpace"
-) -> "Callable[[Mapping[str, Hashable]], dict[Hashable, Hashable]] | None":
+    option: str, path: str, arguments: argparse.Namespace, space: "ContextSpace"
+) -> "Callable[[Mapping[str, Hashable]], dict[Hashable, Any]] | None":
     """A policy that depends on covariates, from a file that has columns of them; None: it has none."""
     from bayes_mdp.mdp.contexts import plain
 
-    table, pairs = table_of_pairs("--policy", path, arguments, space)
+    table, pairs = table_of_pairs(option, path, arguments, space)
     names = [name for name in space.contexts.names if name in table.columns]
     if not names:
         return None
-    rules: dict[tuple[Hashable, ...], dict[Hashable, Hashable]] = {}
-    for cells, (state, action) in zip(table[names].itertuples(index=False), pairs, strict=True):
-        rule = rules.setdefault(tuple(map(plain, cells)), {})
-        if state in rule:
-            raise ValueError(
-                f"--policy: {path!r} has state {state!r} twice for {_pattern_text(names, cells)}, expected once"
-            )
-        rule[state] = action
+    rows: dict[tuple[Hashable, ...], list[int]] = {}
+    for row, cells in enumerate(table[names].itertuples(index=False)):
+        rows.setdefault(tuple(map(plain, cells)), []).append(row)
+    rules = {
+        pattern: policy_of_rows(
+            f"{option}: {path!r}, {_pattern_text(names, pattern)},", table.iloc[places], [pairs[i] for i in places]
+        )
+        for pattern, places in rows.items()
+    }
 
-    def policy(who: Mapping[str, Hashable]) -> dict[Hashable, Hashable]:
+    def policy(who: Mapping[str, Hashable]) -> dict[Hashable, Any]:
         pattern = tuple(who[name] for name in names)
         if pattern not in rules:
-            raise ValueError(f"--policy: {path!r} has no row of {_pattern_text(names, pattern)}, expected all patterns")
+            raise ValueError(f"{option}: {path!r} has no row of {_pattern_text(names, pattern)}, expected all patterns")
         return rules[pattern]
 
     return policy

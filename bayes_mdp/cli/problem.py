@@ -6,7 +6,7 @@ Policies and first states are text: STATE=ACTION,STATE=ACTION, a CSV file with n
 import argparse
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bayes_mdp.cli.options import count
 
@@ -249,30 +249,39 @@ def read_table(option: str, path: str, columns: list[str], more_labels: Sequence
     return table
 
 
-def baseline_of(arguments: argparse.Namespace, space: "StateActionSpace") -> "dict[Hashable, Any] | None":
+ReadFile: TypeAlias = Callable[[str, str], Any]
+"""(option, path) -> the policy of a file of another kind; None: it is of none."""
+
+
+def baseline_of(
+    arguments: argparse.Namespace, space: "StateActionSpace", read_file: ReadFile = lambda option, path: None
+) -> Any:
     """--baseline as state -> action, or state -> {action: probability}; None: what the log did.
 
     Args:
         arguments: `baseline`, and the log's columns `state` and `action`.
         space: of the log, with its labels.
+        read_file: of a file of another kind.
 
     Raises:
         ValueError: as `policy_of_text`.
     """
-    if arguments.baseline == BEHAVIOUR:
+    option, text = "--baseline", arguments.baseline
+    if text == BEHAVIOUR:
         return None
-    return policy_of_text("--baseline", arguments.baseline, arguments, space, (BEHAVIOUR,))
+    policy = read_file(option, text) if Path(text).suffix in TABLES else None
+    return policy_of_text(option, text, arguments, space, (BEHAVIOUR,)) if policy is None else policy
 
 
 def policies_of(
-    arguments: argparse.Namespace, space: "StateActionSpace", read_file: Callable[[str], Any] = lambda path: None
+    arguments: argparse.Namespace, space: "StateActionSpace", read_file: ReadFile = lambda option, path: None
 ) -> dict[str, Any]:
     """--policy, each by its name: that of the file, or what was entered.
 
     Args:
         arguments: `policy`, and the log's columns `state` and `action`.
         space: of the log, with its labels.
-        read_file: the policy of a file of another kind; None: it is of none.
+        read_file: of a file of another kind.
 
     Raises:
         ValueError: as `policy_of_text`; two of one name.
@@ -283,7 +292,7 @@ def policies_of(
         name = Path(text).stem if is_file else text
         if name in policies:
             raise ValueError(f"--policy has {name!r} twice, expected each once")
-        policy = read_file(text) if is_file else None
+        policy = read_file("--policy", text) if is_file else None
         policies[name] = policy_of_text("--policy", text, arguments, space) if policy is None else policy
     return policies
 
@@ -474,6 +483,22 @@ def _from_file(
 ) -> "dict[Hashable, Any]":
     """State, action and perhaps probability, one row each."""
     table, pairs = table_of_pairs(option, path, arguments, space)
+    return policy_of_rows(option, table, pairs)
+
+
+def policy_of_rows(
+    option: str, table: "pd.DataFrame", pairs: "Sequence[tuple[Hashable, Hashable]]"
+) -> "dict[Hashable, Any]":
+    """A policy as state -> action, or, where the table has a column 'probability', state -> {action: probability}.
+
+    Args:
+        option: in messages.
+        table: a row for each pair.
+        pairs: (state, action) by label.
+
+    Raises:
+        ValueError: a state twice; of a table with probabilities a pair twice.
+    """
     if "probability" not in table.columns:
         _refuse_twice(option, [state for state, _ in pairs])
         return dict(pairs)
