@@ -9,7 +9,6 @@ The iterations for larger and listed systems are sweeps while they are fast, the
 """
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -187,17 +186,6 @@ class PolicyPairs:
         shape = self.n_states, len(self._every.state)
         return scipy.sparse.csr_array((self.weight, (self.state, self.pairs)), shape=shape)
 
-    def weighted(self, policy: Float[np.ndarray, "*N S A"]) -> "PolicyPairs":
-        """The same with other probabilities of the pairs that it takes, perhaps others in each draw.
-
-        Args:
-            policy: action probabilities, zero where those before are.
-        """
-        copied = copy(self)
-        copied.weight = policy[..., self.state, self.action]
-        copied.__dict__.pop("average", None)
-        return copied
-
     @property
     def numbers(self) -> int:
         """How many numbers the chain of a draw has, with what its system takes."""
@@ -238,7 +226,7 @@ class PolicyPairs:
     def _of_whole_rows(self, probs: Float[np.ndarray, "N E"]) -> Float[np.ndarray, "N S S"]:
         """The mean over the actions of each state: a first action of every state, a second one, ..."""
         table, size = probs.reshape(len(probs), -1, self._width), self.n_states
-        if self.is_large and self.weight.ndim == 1:
+        if self.is_large:
             # One draw fills the cache: a product with the policy as a sparse matrix reads it once.
             table = self._every.in_double(probs).reshape(table.shape)
             return np.stack([(self.average @ draw)[:, :size] for draw in table])
@@ -256,7 +244,7 @@ class PolicyPairs:
                 if probs.dtype == np.float32:  # rows sum to one in double precision
                     rows /= rows.sum(-1, keepdims=True)
                 if not self.deterministic:
-                    rows *= (self.weight if self.weight.ndim == 1 else self.weight[block])[..., members, None]
+                    rows *= self.weight[members, None]
                 matrix[block, state] += rows[..., :size]
         return matrix
 
@@ -264,10 +252,9 @@ class PolicyPairs:
         """The mean over the actions of each state, of the entries that are not zero: draw by draw, entry by entry."""
         rows, size = self._every, self.n_states
         used, weight = np.zeros(len(rows.state), bool), np.zeros(len(rows.state))
-        used[self.pairs] = True
+        used[self.pairs], weight[self.pairs] = True, self.weight
         matrix = np.empty((len(probs), size, size))
         for n, draw in enumerate(probs):
-            weight[self.pairs] = self.weight if self.weight.ndim == 1 else self.weight[n]
             entry, positive = rows.possible(draw, None if self.every_entry else used)
             positive *= weight[rows.pair[entry]]
             # Several actions of a state add to one place; the end, S, is no column.

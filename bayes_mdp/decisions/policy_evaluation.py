@@ -545,9 +545,9 @@ class BehaviourDraws:
     one visit thus counts as known.
 
     They enter a value to first order, V(f) + dV(f)[b - f] with the frequencies f, a draw b and the derivative in the
-    mean of the drawn MDPs, so that its mean is that of the frequencies. V(b) itself would be biased where states were left a few times: it has terms like the mean
-    number of visits before an action ends a loop, 1 / b, which has no finite mean if that action was taken once; while
-    1 / f, the number of visits to one such action, is unbiased.
+    mean of the drawn MDPs, so that its mean is that of the frequencies. V(b) itself would be biased where states were
+    left a few times: it has terms like the mean number of visits before an action ends a loop, 1 / b, which has no
+    finite mean if that action was taken once; while 1 / f, the number of visits to one such action, is unbiased.
 
     Args:
         key: of the draws of the MDP; these are independent of them.

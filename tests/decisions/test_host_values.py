@@ -410,19 +410,6 @@ def test_a_first_exit_by_elimination_and_by_iterations(monkeypatch):
     assert (np.abs(eliminated.first - iterated.first).max(-1) <= eliminated.gap + iterated.gap).all()
 
 
-@pytest.mark.parametrize("name", ["dense", "support", "exit"])
-def test_weights_that_differ_from_draw_to_draw(name):
-    """One object with weights [N, Q] makes the chains that N policies make, each in its draw."""
-    posterior, objective, rows, drawn, _ = draws(name)
-    first, uniform, mixed = policies(posterior, objective)
-    each = np.stack([uniform, mixed, first, mixed, uniform])
-    together = PolicyPairs(rows, uniform).weighted(each).chains(drawn)
-    for n, policy in enumerate(each):
-        alone = PolicyPairs(rows, policy).chains(Drawn(drawn.probs[n : n + 1], drawn.reward[n : n + 1]))
-        near(together.matrix[n], alone.matrix[0])
-        near(together.reward[n], alone.reward[0])
-
-
 @pytest.mark.parametrize("width", [np.float32, np.float64])
 def test_entries_that_are_zero_are_left_out(width, monkeypatch):
     """Rows of small concentrations: chains and expectations by einsum over the whole MDP, some pairs not used."""
@@ -435,16 +422,14 @@ def test_entries_that_are_zero_are_left_out(width, monkeypatch):
     probs = (probs / probs.sum(-1, keepdims=True)).astype(width)
     drawn = Drawn(probs.reshape(N, -1), rng.normal(size=(N, len(state))))
     assert pair_draws_module.mostly_zero(drawn.probs)
-    policies = np.zeros((N, S, A))
-    policies[:, state, action] = rng.random((N, len(state))) * (rng.random(len(state)) < 0.6)
-    policies[:, np.arange(S), LEGAL.argmax(-1)] += 0.1
-    policies /= policies.sum(-1, keepdims=True)
+    policy = np.zeros((S, A))
+    policy[state, action] = rng.random(len(state)) * (rng.random(len(state)) < 0.6)
+    policy[np.arange(S), LEGAL.argmax(-1)] += 0.1
+    policy /= policy.sum(-1, keepdims=True)
     dense = np.zeros((N, S, A, outcomes))
     dense[:, state, action] = probs.astype(np.float64) / probs.astype(np.float64).sum(-1, keepdims=True)
-    alone = PolicyPairs(rows, policies[0])
-    expected = np.einsum("nsa,nsao->nso", policies, dense)[..., :S]
-    near(alone.chains(drawn).matrix, np.einsum("sa,nsao->nso", policies[0], dense)[..., :S])
-    near(alone.weighted(policies).chains(drawn).matrix, expected)
+    expected = np.einsum("sa,nsao->nso", policy, dense)[..., :S]
+    near(PolicyPairs(rows, policy).chains(drawn).matrix, expected)
     values = rng.normal(size=(N, outcomes))
     near(expected_values(rows, drawn.probs, values), np.einsum("nsao,no->nsa", dense, values)[:, state, action])
 
