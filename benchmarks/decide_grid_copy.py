@@ -100,8 +100,8 @@ def belief(table: pd.DataFrame, shape: tuple[int, int, int]) -> Belief:
     within, between = max(within, least), max(average[number > 0].var(), least)
     weight = within / between
     if np.isin(reward, (0.0, 1.0)).all():
-        weight, cells = np.clip(weight, 0.05, 100.0), (number > 0).sum()
-        middle = (average[number > 0].sum() + 0.5) / (cells + 1)
+        weight = np.clip(weight, 0.05, 100.0)
+        middle = (len(reward) * average[number > 0].mean() + 0.5) / (len(reward) + 1)
         rewards = (weight * middle + number * average, weight * (1 - middle) + number * (1 - average))
     else:
         middle, sure = average[number > 0].mean(), weight + number

@@ -385,9 +385,8 @@ def _reward_law(law: str, moments: RewardMoments) -> tuple[Callable[..., Prior],
         )
         kind = "normal, of unknown mean and variance"
     else:
-        # The mean over cells, with half a cell of each kind beside: off 0 and 1.
-        num_cells = moments.number - moments.free
-        weight, mean = float(np.clip(weight, *WEIGHTS)), (num_cells * mean + 0.5) / (num_cells + 1.0)
+        # With half a reward of each kind beside: off 0 and 1.
+        weight, mean = float(np.clip(weight, *WEIGHTS)), (moments.number * mean + 0.5) / (moments.number + 1.0)
         if law == "bernoulli":
             factory = partial(dirichlet_bernoulli, concentration1=weight * mean, concentration0=weight * (1.0 - mean))
             kind = "0 or 1, Bernoulli"
