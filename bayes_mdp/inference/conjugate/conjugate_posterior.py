@@ -200,11 +200,12 @@ class ConjugatePosterior(Fitted):
 
     def before_data(self) -> "ConjugatePosterior":
         """The belief before any data."""
-        # The prior belief is this one with all counts at zero: nothing else of it changes with data.
+        # The prior belief is this one with all that data add to at zero.
         rows = self.transition_probs.unlisted()
         rows = eqx.tree_at(lambda r: r.counts, rows, np.zeros(rows.prior.shape, rows.prior.dtype))
-        prior = eqx.tree_at(lambda p: p.transition_probs, self, rows)
-        return replace(prior, reward_cells=self.reward_cells.before_data())
+        visits = None if self.visits is None else np.zeros(np.shape(self.visits))
+        rewards = self.reward_cells.before_data()
+        return replace(self, transition_probs=rows, reward_cells=rewards, visits=visits, constant=np.zeros(()))
 
     def with_sources(self, sources: Digests) -> "ConjugatePosterior":
         """The same belief, which remembers the logs that it has learnt from.

@@ -10,7 +10,7 @@ with every other site as a hyperparameter of which the rows are free.
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import ClassVar
 
 import equinox as eqx
@@ -32,7 +32,7 @@ from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
 from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, summarise_sites
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import allows_integral, rate_weights, weigh_rewards
-from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, sampled_rewards
+from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, draw_rewards, sampled_rewards
 from bayes_mdp.inference.fitted import Law
 from bayes_mdp.inference.integrals.importance import LARGEST_K, LEAST_EFFECTIVE, MOST_NUMBERS, Integration
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
@@ -192,7 +192,7 @@ class FactorisedPosterior(ConjugatePosterior):
     def _refit(self, key: PRNGKeyArray) -> "FactorisedPosterior":
         key_run, key_thin = jax.random.split(key)
         rewards, data = self.rewards, self.rewards.data_statistics
-        fresh = sampled_rewards(rewards.recipe, rewards.recipe.draw(key_run, data), data)
+        fresh = draw_rewards(rewards.recipe, key_run, data)
         if isinstance(data, Rows):
             # Rewards beyond the buffer are lost: weights of nan say so inside a trace.
             lost = data.used > data.capacity
@@ -525,7 +525,7 @@ def fit_of(factors: Factors, method: NUTS, *, by_draws: bool = False, asked: boo
 
     def infer(key: PRNGKeyArray, data_statistics: tuple[ConjugatePosterior, DataStatistics]) -> FactorisedPosterior:
         rows, data = data_statistics
-        return joined(rows, sampled_rewards(recipe, recipe.draw(key, data), data))
+        return joined(rows, draw_rewards(recipe, key, data))
 
     def summarise(transitions: Transitions) -> tuple[ConjugatePosterior, DataStatistics]:
         # Next states inform the rows, rewards given their outcomes the rest.
@@ -576,7 +576,5 @@ def allows_weights(factors: Factors, method: NUTS) -> bool:
     return allows_integral(_recipe_of(factors, method))
 
 
-@partial(jax.jit, static_argnums=0)
-def _draw_rewards(recipe: Recipe, key: PRNGKeyArray, data: DataStatistics) -> SampledRewards:
-    """Draws given the data, compiled once for equal recipes and shapes."""
-    return sampled_rewards(recipe, recipe.draw(key, data), data)
+_draw_rewards = jax.jit(draw_rewards, static_argnums=0)
+"""`draw_rewards`, compiled once for equal recipes and shapes."""

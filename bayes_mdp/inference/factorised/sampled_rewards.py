@@ -283,6 +283,11 @@ def _noise(table: RewardTable) -> Cells:
     return law_variance(table.law)
 
 
+def draw_rewards(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatistics) -> SampledRewards:
+    """The belief given the data, by the method of the recipe. Traceable."""
+    return sampled_rewards(recipe, recipe.draw(key, data_statistics), data_statistics)
+
+
 def sampled_rewards(recipe: Recipe, drawn: SamplerOutput, data_statistics: DataStatistics) -> SampledRewards:
     """Equally weighted draws as a belief. Traceable."""
     table = recipe.reward_tables(drawn.sites)

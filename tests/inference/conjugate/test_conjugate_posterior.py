@@ -5,10 +5,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
+import bayes_mdp as bm
 from bayes_mdp.inference import infer
-from bayes_mdp.inference.conjugate.conjugate_posterior import conjugate_posterior
+from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import dirichlet_rows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, known_rewards
@@ -364,3 +367,23 @@ def test_weights_that_would_spoil_the_counts_are_refused(weight, message):
         posterior.update(Counts.of(data, space), -1.0)
     again = jax.jit(lambda w: posterior.update(data, w).visit_counts())(jnp.zeros(3))
     np.testing.assert_array_equal(again, posterior.visit_counts())
+
+
+def test_before_data_nothing_of_them_is_left():
+    """Not of visits, which are kept apart where actions share rows, nor of the constant of the evidence: factorials."""
+
+    def prior(space):
+        with numpyro.plate("state", 2):
+            rows = jnp.asarray(numpyro.sample("rows", dist.Dirichlet(jnp.ones(2))))
+        with space.plates():
+            rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        return bm.models.MDPSpec(jnp.broadcast_to(rows[:, None], (2, 2, 2)), dist.Poisson(rate))
+
+    space, key = bm.StateActionSpace(2, 2), jax.random.key(0)
+    data = bm.Transitions([0, 1, 1], [0, 1, 0], [3.0, 0.0, 2.0], [1, 0, 1])
+    posterior, fresh = bm.infer(key, prior, data, space=space), bm.infer(key, prior, space=space)
+    assert isinstance(posterior, ConjugatePosterior)
+    before = posterior.before_data()
+    assert before.log_evidence == 0.0 and not np.any(before.visit_counts())
+    for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(fresh), strict=True):
+        np.testing.assert_array_equal(one, other)
