@@ -69,26 +69,30 @@ class NearbyPolicies:
         values = np.empty((len(self.changes), num, size))
         gaps = np.empty((len(self.changes), num))
         for n in range(num):
-            table, paid = drawn.probs[n].reshape(len(drawn.reward[n]), -1)[:, :size], drawn.reward[n]
-            rows, reward = self.first.average @ table, self.first.average @ paid
+            # Whole, with the end: a part of it would be copied for each product.
+            table, paid = drawn.probs[n].reshape(len(drawn.reward[n]), -1), drawn.reward[n]
+            rows, reward = (self.first.average @ table)[:, :size], self.first.average @ paid
             # Right sides: the rewards, and a one in each state that changes.
             sides = np.zeros((size, 1 + len(self.changed)))
             sides[:, 0] = reward
             sides[self.changed, 1 + np.arange(len(self.changed))] = 1.0
             solved = lu_solve(lu_factor(np.eye(size) - discount * rows), sides)
+            mass = np.repeat(rows.sum(-1)[None], len(self.changes), 0)
+            v, swept = np.empty_like(mass), np.repeat(reward[None], len(self.changes), 0)
             for i, (places, change) in enumerate(self.changes):
                 where, influence = self.changed[places], solved[:, 1 + places]
-                moved, more = change @ table, change @ paid
+                moved, more = (change @ table)[:, :size], change @ paid
                 plain = solved[:, 0] + influence @ more
                 small = np.eye(len(places)) - discount * moved @ influence
-                v = plain + discount * influence @ np.linalg.solve(small, moved @ plain)
-                # One sweep, which says how far they are off.
-                swept = reward + discount * (rows @ v)
-                swept[where] += more + discount * (moved @ v)
-                mass = rows.sum(-1)
-                mass[where] += moved.sum(-1)
-                # A sum of the first policy's row and of the change: twice as many terms.
-                chains = Chains(rows[None], reward[None], 2 * self.first.terms, np.abs(paid).max(keepdims=True))
-                bound = discounted_bound(chains, (swept - v)[None], v[None], discount, mass[None])
-                values[i, n], gaps[i, n] = swept + bound.shift[0], bound.gap[0]
+                v[i] = plain + discount * influence @ np.linalg.solve(small, moved @ plain)
+                swept[i, where] += more + discount * (moved @ v[i])
+                mass[i, where] += moved.sum(-1)
+            # One sweep of all of them, which says how far they are off.
+            swept += discount * (v @ rows.T)
+            # A sum of the first policy's row and of the change: twice as many terms.
+            numbers = (np.broadcast_to(x, (len(v), *np.shape(x))) for x in (rows, reward, np.abs(paid).max()))
+            matrix, rewards, largest = numbers
+            chains = Chains(matrix, rewards, 2 * self.first.terms, largest)
+            bound = discounted_bound(chains, swept - v, v, discount, mass)
+            values[:, n], gaps[:, n] = swept + bound.shift[:, None], bound.gap
         return [Values(*answer) for answer in zip(values, gaps, strict=True)]
