@@ -483,7 +483,7 @@ def summary(rows: pd.DataFrame) -> dict[str, Any]:
         "better": len(better),
         "recommended": better["recommended"].sum() / max(len(better), 1),
         "clearly": len(clearly),
-        "recommended_clearly": clearly["recommended"].sum() / max(len(clearly), 1),
+        "recommended_clearly": float(clearly["recommended"].mean()),  # nan: there is none
         "unbiased_test": float((better["true"] / better["sd"] - norm.ppf(0.95)).map(norm.cdf).mean()),
         **{name: float(rows[name].mean()) for name in ("harm", "coverage", "coverage_decide")},
         "realised": float(realised.mean()),

@@ -50,7 +50,8 @@ def ordinary_lines(logs: pd.DataFrame) -> list[str]:
     """The table of worlds in which `decide` is to keep its promises, a line a cell."""
     logs = logs[logs["prior"] == DEFAULT]
     return [
-        f"| {name_of(row.family)}, {row.episodes} | {row.recommended_clearly:.2f} of {row.clearly} "
+        f"| {name_of(row.family)}, {row.episodes} "
+        f"| {f'{row.recommended_clearly:.2f} of {row.clearly}' if row.clearly else 'none is'} "
         f"| {row.recommended:.2f} of {row.better} | {row.unbiased_test:.2f} "
         f"| {row.harm * row.logs:.0f} of {row.logs} | {row.alarm} of {row.asked}, {row.stopped * row.logs:.0f} "
         f"| {row.coverage:.2f}, {row.coverage_decide:.2f} | {row.realised:.2f} |"
@@ -129,8 +130,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             )
         axis.scatter(values, place, s=22, color=OURS, zorder=3)
         axis.set_title(title, fontsize=9)
-        low = 0.0 if min(values) < 0.4 else 0.4
-        high = 1.03 if max(values) > 0.5 else 1.15 * max(0.1, *values)
+        low = 0.0 if np.nanmin(values) < 0.4 else 0.4
+        high = 1.03 if np.nanmax(values) > 0.5 else 1.15 * max(0.1, *values)
         axis.set_xlim(low - 0.03 * (high - low), high)
         axis.tick_params(labelsize=8)
         axis.tick_params(axis="y", length=0)

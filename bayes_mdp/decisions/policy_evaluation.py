@@ -674,7 +674,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self._number = 0
-        self._sums: list[Any] = []
+        self._sums: list[np.ndarray] = []
 
     def add(self, drawn: Drawn, each_paid: Sequence[Float[np.ndarray, "N *H Q"] | None]) -> None:
         """Some draws more.

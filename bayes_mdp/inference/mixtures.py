@@ -11,7 +11,7 @@ import abc
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -444,8 +444,11 @@ class Mixture(MixturePosterior):
     site_tables: tuple[SiteTable, ...] = eqx.field(static=True, default=())  # type: ignore[override]
     observed: Observed | None = eqx.field(static=True, default=())
     sources: Digests | None = None
-    method: ClassVar[str] = "mixture"  # type: ignore[override]
-    """How it was inferred."""
+
+    @property
+    def method(self) -> str:
+        """How it was inferred."""
+        return "mixture"
 
     @property
     def log_evidence(self) -> float | Float[Array, ""]:

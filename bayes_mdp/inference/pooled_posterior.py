@@ -409,10 +409,13 @@ class PooledPosterior(HyperparameterMixture):
     options: Gibbs = eqx.field(static=True, default=Gibbs())
     base_shares: Float[AnyArray, "K S"] | None = None
 
-    method: ClassVar[str] = "gibbs"  # type: ignore[override]
-    """How it was inferred."""
     keeps_density: ClassVar[bool] = False
     """Gibbs chains keep no density of what they draw."""
+
+    @property
+    def method(self) -> str:
+        """How it was inferred."""
+        return "gibbs"
 
     @property
     def program(self) -> Prior | None:

@@ -93,7 +93,7 @@ def counts_inflated(right: Mixture) -> Mixture:
 def too_concentrated(right: Mixture) -> Mixture:
     """Rows are drawn with 10 % more concentration."""
     rows = right.components.transition_probs
-    return _with_rows(right, 1.1 * rows.prior, 1.1 * rows.counts)
+    return _with_rows(right, 1.1 * jnp.asarray(rows.prior), 1.1 * rows.counts)
 
 
 def divided_twice(right: Mixture) -> Mixture:

@@ -353,3 +353,13 @@ def test_frequencies_of_few_visits_do_not_move_the_mean():
     value = bm.policy_value(jax.random.key(0), known, log, FirstExit(), num_draws=20_000)
     # -1 / f = -10, and a standard deviation of 100 sd(b), b ~ Beta(1, 9).
     assert abs(value.mean + 10) < 5 * value.error and abs(value.sd / (100 * beta(1, 9).std()) - 1) < 0.05
+
+
+def test_states_that_a_log_never_left_are_told():
+    """Of five states the log leaves one: the answer says what stands for practice in the others, three by name."""
+    log = Log(Transitions([0, 0], [0, 1], [0.0, 1.0], [1, 2], truncated=[True, True]), tuple("abcde"), (0, 1))
+    space = bm.StateActionSpace.from_log(log)
+    posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_normal_gamma(), log, space=space)
+    value = bm.policy_value(jax.random.key(1), posterior, log, Discounted(0.5), num_draws=50)
+    words = " ".join(str(value).split())
+    assert "what the log did (all actions alike in 4 states that it never left: b, c, d, ...); its frequencies" in words

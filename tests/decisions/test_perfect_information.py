@@ -115,7 +115,7 @@ def test_validity_names_what_is_in_the_way():
     assert several.kind == "upper bound" and "rows of a mixture" in several.reason
     rows = _chain().transition_probs
     row = np.where(np.asarray(rows.row) < 0, -1, 0)
-    tied = dirichlet_rows(rows.prior[:1], rows.shape, row=row, column=rows.column, known=rows.known)
+    tied = dirichlet_rows(np.asarray(rows.prior)[:1], rows.shape, row=row, column=rows.column, known=rows.known)
     tied = conjugate_posterior(tied, _chain().reward_cells, _chain().space)
     assert validity_of(tied, True) == Validity("upper bound", validity_of(tied, True).reason)
     assert "rows are not independent" in validity_of(tied, True).reason

@@ -20,8 +20,7 @@ from bayes_mdp.decisions.host_optima import (
     episodic_values,
     expected_values,
 )
-from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, values_and_time
-from bayes_mdp.decisions.nearby_values import NearbyPolicies
+from bayes_mdp.decisions.host_values import NearbyPolicies, PolicyPairs, proven, row_faults, values_and_time
 from bayes_mdp.decisions.policy_evaluation import (
     COPIES,
     DRAWN_AT_ONCE,

@@ -150,10 +150,13 @@ class ConjugatePosterior(Fitted):
     sites: SiteTable | None = eqx.field(static=True, default=None)
     sources: Digests | None = None
 
-    method: ClassVar[str] = "exact"  # type: ignore[override]
-    """How it was inferred."""
     num_components: ClassVar[int] = 1
     """It is its only component."""
+
+    @property
+    def method(self) -> str:
+        """How it was inferred."""
+        return "exact"
 
     @property
     def reward(self) -> RewardBelief | Float[AnyArray, "*cells"]:

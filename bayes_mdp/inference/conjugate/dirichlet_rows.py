@@ -244,7 +244,7 @@ class DirichletRows(Module):
         if self.known is not None and chosen is not None:
             row = jnp.where(chosen < 0, -1, jnp.arange(size)).reshape(shape[:-1])
 
-        def take(rows: Shaped[AnyArray, "M *rest"]) -> Shaped[Array, "N *rest"]:
+        def take(rows: Shaped[AnyArray, "M *rest"] | RepeatedRows) -> Shaped[Array, "N *rest"]:
             # A slice is read in place, a gather is not: twice as fast for dense counts.
             rows = jnp.asarray(rows)
             return rows[chosen] if chosen is not None else jax.lax.dynamic_slice_in_dim(rows, step * size, size)

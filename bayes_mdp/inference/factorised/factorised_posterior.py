@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -70,8 +69,11 @@ class FactorisedPosterior(ConjugatePosterior):
 
     share: float = eqx.field(static=True, default=SHARE)
     by_draws: bool = eqx.field(static=True, default=False)
-    method: ClassVar[str] = "factorised"
-    """How it was inferred."""
+
+    @property
+    def method(self) -> str:
+        """How it was inferred."""
+        return "factorised"
 
     @property
     def rewards(self) -> SampledRewards:

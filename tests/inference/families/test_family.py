@@ -16,7 +16,8 @@ def _of(values):
 
 def test_merge_is_the_whole_sample(x64):
     values = np.random.default_rng(0).normal(1e3, 1.0, 50)
-    np.testing.assert_allclose(merge_statistics(_of(values[:20]), _of(values[20:])), _of(values), rtol=1e-10)
+    first, second = (_of(part)[None] for part in (values[:20], values[20:]))
+    np.testing.assert_allclose(merge_statistics(first, second), _of(values)[None], rtol=1e-10)
 
 
 def test_pool_and_absorb_agree_with_numpy(x64):

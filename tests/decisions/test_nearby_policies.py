@@ -3,8 +3,7 @@
 import numpy as np
 
 import bayes_mdp as bm
-from bayes_mdp.decisions.host_values import PolicyPairs, proven
-from bayes_mdp.decisions.nearby_values import LEAST_POLICIES, NearbyPolicies
+from bayes_mdp.decisions.host_values import LEAST_POLICIES, NearbyPolicies, PolicyPairs, proven
 from bayes_mdp.inference.pair_draws import Drawn, PairRows
 
 STATES, ACTIONS = 260, 2
