@@ -95,6 +95,7 @@ def test_a_posterior_in_contexts_is_printed_valued_and_kept(capsys, log, tmp_pat
     code, out, _ = run(capsys, *given, "--by", "frail", "--save", kept)
     assert code == 0 and "4 contexts of frail" in out
     assert "What was done, given all covariates:" in out and "Value of the policy by subgroup" in out
+    assert "policy: what the log did; its frequencies are drawn as well" in out
     assert isinstance(bm.load(kept), ContextPosterior)
     code, again, _ = run(capsys, "fit", kept)
     assert code == 0 and "4 contexts of frail" in again

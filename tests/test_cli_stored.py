@@ -53,6 +53,21 @@ def test_fit_says_of_a_stored_posterior_what_it_says_of_its_log(capsys, files, t
     assert "logged" in told and "greedy" in told and "start: the given distribution (state new)" in told
 
 
+def test_fit_draws_the_frequencies_of_what_was_done_as_decide_does(capsys, files):
+    """What it says of the log is the value of the log in place of a policy, wider than that of its array."""
+    log, _, stored = files
+    key, objective = jax.random.key(0), bm.Discounted(0.9)
+    columns = {"state": "s", "action": "a", "cost": "paid", "next_state": "s2", "truncated": "cut"}
+    policies = {"logged": bm.read_log(rows_of(1), **columns)}
+    values = bm.compare_policies(key, bm.load(stored), policies, objective, initial="new", num_draws=50).values
+    known = bm.policy_value(key, bm.load(stored), bm.behaviour_policy(policies["logged"]), objective, initial="new")
+    assert values["logged"].sd > 1.2 * known.sd
+    for source in ((log, *COLUMNS), (stored,)):
+        _, told, _ = run(capsys, "fit", *source, "--discount", 0.9, "--draws", 50, "--initial", "new")
+        assert "logged: what the log did; its frequencies are drawn as well" in told
+        assert f"logged  {values['logged'].mean:.6g}  {values['logged'].sd:.3g}" in told
+
+
 def test_fit_keeps_draws_of_a_stored_posterior(capsys, files, tmp_path):
     drawn = tmp_path / "draws.nc"
     code, told, _ = run(capsys, "fit", files[2], "--netcdf", drawn)

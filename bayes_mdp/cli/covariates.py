@@ -113,7 +113,10 @@ def fit_in_contexts(
     Raises:
         ValueError: options that a log without covariates takes alone; as `infer`, `policy_value`.
     """
+    import jax
+
     import bayes_mdp as bm
+    from bayes_mdp.decisions.for_whom import counted_practice
 
     refuse_options(arguments, _NOT_IN_FIT, "covariates")
     posterior = infer_in_contexts(arguments, key, log, space)
@@ -123,8 +126,8 @@ def fit_in_contexts(
             print(f"\ncoefficients of {law.name}:\n{posterior.coefficients(law.name).to_string()}")
     if objective is None:
         return posterior
-    logged, start = bm.decisions.practice(log, space), initial_of(arguments, space, log)
-    options: dict[str, Any] = {"initial": start, "num_draws": arguments.draws}
+    logged = counted_practice(jax.random.fold_in(key, 1), log, space)
+    options: dict[str, Any] = {"initial": initial_of(arguments, space, log), "num_draws": arguments.draws}
     print(f"\nWhat was done, given all covariates:\n{bm.policy_value(key, posterior, logged, objective, **options)}")
     subgroups = _subgroups(arguments.by)
     if subgroups is not None:

@@ -161,12 +161,17 @@ def _judge(
     """What was done (where log or posterior counts it), and the best policy in the mean MDP."""
     import bayes_mdp as bm
     from bayes_mdp.mdp import CanCount
+    from bayes_mdp.mdp.labels import CountedPolicy, logged_counts
 
     limits = bm.decisions.PolicyLimits(min_count=arguments.min_count) if arguments.min_count else None
     policies = {"greedy": bm.greedy(posterior, objective, limits=limits)}
-    observed = posterior if log is None else log
-    if log is not None or isinstance(posterior, CanCount):
-        policies = {"logged": bm.behaviour_policy(observed, space=space), **policies}
+    # Known by frequencies only, whose draws enter its value.
+    if log is not None:
+        policies = {"logged": log, **policies}
+    elif isinstance(posterior, CanCount):
+        steps = None if space.horizon is None else int(space.horizon)
+        counts = logged_counts(posterior, space, steps)[0]
+        policies = {"logged": CountedPolicy(counts, key), **policies}  # as of the log itself
     stated = None if arguments.value_range is None else tuple(arguments.value_range)
     compared = bm.compare_policies(
         key,

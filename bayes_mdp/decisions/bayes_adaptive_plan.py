@@ -23,7 +23,14 @@ from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import bar_of
-from bayes_mdp.utils.validation import check_count, check_key, check_not_negative, check_positive, check_type
+from bayes_mdp.utils.validation import (
+    check_count,
+    check_key,
+    check_not_negative,
+    check_positive,
+    check_type,
+    label_list,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -336,8 +343,7 @@ def _index_of(state: Hashable, space: StateActionSpace) -> int:
     """The index of a state by its name, or by itself where states have no names."""
     if state in space.state_names:
         return space.state_names.index(state)
-    known = ", ".join(map(repr, space.state_names[:5])) + (", ..." if space.n_states > 5 else "")
-    raise ValueError(f"state is {state!r}, expected one of {known}")
+    raise ValueError(f"state is {state!r}, expected one of {label_list(space.state_names)}")
 
 
 def _check_step(step: int, objective: Objective) -> None:

@@ -44,11 +44,9 @@ from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning.solution import Solution
 from bayes_mdp.planning.solve import check_problem, refuse_improper
-from bayes_mdp.utils.messages import amount, amounts
+from bayes_mdp.utils.messages import amount, amounts, first_names
 from bayes_mdp.utils.typing import InitialLike, IntScalar
 from bayes_mdp.utils.validation import check_count, check_type
-
-SHOWN = 10
 
 logger = logging.getLogger(__name__)
 
@@ -152,12 +150,8 @@ def behaviour_policy(
         number = AS_LOGGED if space is None or space.horizon is None else space.horizon
     probs, never = logged_actions(log, space, number)
     if never:
-        remainder = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
-        logger.warning(
-            "behaviour_policy: all actions equally likely in states never visited: %s%s",
-            ", ".join(never[:SHOWN]),
-            remainder,
-        )
+        states = first_names(never)
+        logger.warning("behaviour_policy: all actions equally likely in states never visited: %s", states)
     # A score test of a trend in steps, given the state.
     p_value = 1.0 if probs.ndim == 3 or isinstance(log, CanCount) else step_p_value(log)
     if p_value > STEP_LEVEL:

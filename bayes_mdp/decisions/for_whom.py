@@ -11,7 +11,7 @@ the first row.
 A policy may depend on the context: an array with a first axis of contexts, or a function of the pattern.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -26,6 +26,7 @@ from bayes_mdp.mdp.abilities import InContexts
 from bayes_mdp.mdp.by_label import ProductLabel
 from bayes_mdp.mdp.contexts import VARYING, Contexts, ContextSpace, LoggedContexts
 from bayes_mdp.mdp.labelled_tables import refuse_labels
+from bayes_mdp.mdp.labels import CountedPolicy, frequencies
 from bayes_mdp.mdp.space import mdps_of_tables
 from bayes_mdp.random.host_generator import host_generator
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
@@ -403,8 +404,10 @@ def _with_sums(each: "Sequence[PolicyValue]", share: Float[np.ndarray, "c N"]) -
         name: replace(outcome, **over([value.outcomes[name] for value in each]))
         for name, outcome in first.outcomes.items()
     }
+    effects = [value.by_frequencies for value in each if value.by_frequencies is not None]
+    by_frequencies = (share * np.stack(effects)).sum(0) if len(effects) == len(each) else None
     # What a sum over contexts rests on is not one basis: left out.
-    return replace(first, **over(each), outcomes=outcomes, rests_on=None)
+    return replace(first, **over(each), outcomes=outcomes, rests_on=None, by_frequencies=by_frequencies)
 
 
 def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None = None) -> Float[np.ndarray, "C S A"]:
@@ -434,7 +437,24 @@ def practice(log: Log, space: StateActionSpace, by: str | Sequence[str] | None =
     """
     counts, group = practice_counts(log, space, by)
     # By group, then back to every context.
-    return (counts / counts.sum(-1, keepdims=True))[group]
+    return frequencies(counts)[group]
+
+
+def counted_practice(
+    key: PRNGKeyArray, log: Log, space: StateActionSpace, by: str | Sequence[str] | None = None
+) -> Callable[[Mapping[str, Hashable]], CountedPolicy]:
+    """`practice` as a policy of each context whose frequencies are drawn: of groups that are counted together as one.
+
+    Args:
+        key: of the draws.
+        log, space, by: as of `practice`, also what is raised.
+    """
+    counts, group = practice_counts(log, space, by)
+    assert isinstance(space, ContextSpace)  # `practice_counts` has looked
+    keys = jax.random.split(key, len(counts))
+    counted = [CountedPolicy(table, group_key) for table, group_key in zip(counts, keys, strict=True)]
+    staff = dict(zip(map(tuple, space.contexts.labels), (counted[g] for g in group), strict=True))
+    return lambda pattern: staff[tuple(pattern.values())]
 
 
 def practice_counts(

@@ -29,6 +29,7 @@ from bayes_mdp.decisions.host_values import (
     gain_bound,
     occupancy,
     solve,
+    values_and_time,
 )
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero, pairs_of_mdp
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
@@ -67,7 +68,6 @@ def action_values(
     drawn: Drawn,
     policy: Float[np.ndarray, "*H S A"],
     objective: Objective,
-    reward: Float[np.ndarray, "1 steps Q"] | None = None,
 ) -> Float[np.ndarray, "*steps S A"]:
     """The values of all pairs of one MDP under a policy (`AverageReward`: but for a constant); nan: there is no pair.
 
@@ -75,12 +75,11 @@ def action_values(
         rows, drawn: its pairs, as one draw.
         policy: action probabilities.
         objective: of the values.
-        reward: of the pairs at each step of `Episodic`, in place of those of `drawn`; None: those.
     """
     if isinstance(objective, Episodic):
         q = np.full((objective.horizon, *policy.shape[-2:]), np.nan)
         # Backwards: step i of the recursion is step H - 1 - i of the episode.
-        for i, step in enumerate(backward(rows, drawn, policy, objective, reward)):
+        for i, step in enumerate(backward(rows, drawn, policy, objective)):
             q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
         return q
     chains = PolicyPairs(rows, policy).chains(drawn)
@@ -91,6 +90,48 @@ def action_values(
     later = np.append(values, np.zeros((1, 1)), -1)
     q[rows.state, rows.action] = (drawn.reward + rate * expected_values(rows, drawn.probs, later))[0]
     return q
+
+
+def policy_slopes(
+    rows: PairRows,
+    drawn: Drawn,
+    policy: Float[np.ndarray, "*H S A"],
+    objective: Objective,
+    start: Float[np.ndarray, " S"],
+    *,
+    pairs: PolicyPairs | None = None,
+    reward: Float[np.ndarray, "N steps Q"] | None = None,
+) -> Float[np.ndarray, "N *steps S A"]:
+    """The derivative of the value of every draw by each action probability; zero where there is no pair.
+
+    It is the (discounted) time in the state times the value of the pair (policy gradient theorem; Sutton et al. 2000,
+    theorem 1).
+
+    Args:
+        rows, drawn: the pairs.
+        policy: action probabilities.
+        objective: of the values.
+        start: distribution of the first state.
+        pairs: those that a stationary policy takes, where they are at hand; None: they are looked up.
+        reward: of the pairs at each step of `Episodic`, in place of those of `drawn`; None: those.
+    """
+    if isinstance(objective, Episodic):
+        slopes = np.zeros((len(drawn.probs), objective.horizon, *policy.shape[-2:]))
+        time = episodic_occupancy(rows, drawn, policy, objective, start).sum(-1)
+        for i, step in enumerate(backward(rows, drawn, policy, objective, reward)):
+            # The recursion comes from the last step to the first.
+            h = objective.horizon - 1 - i
+            slopes[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
+        return slopes
+    chains = (PolicyPairs(rows, policy) if pairs is None else pairs).chains(drawn)
+    # Relative values are known but for a constant, which moves no probability from one action to another.
+    values, time = values_and_time(chains, objective, start)
+    # The end has value zero.
+    later = np.append(values, np.zeros((len(values), 1)), -1)
+    q = drawn.reward + float(step_discount(objective)) * expected_values(rows, drawn.probs, later)
+    slopes = np.zeros((len(q), *policy.shape))
+    slopes[:, rows.state, rows.action] = time[:, rows.state] * q
+    return slopes
 
 
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
@@ -107,7 +148,7 @@ def episodic_occupancy(
 
     Args:
         rows, drawn: the pairs.
-        policy: action probabilities, perhaps by step [H S A], and by step in each draw [N H S A].
+        policy: action probabilities, perhaps by step [H S A].
         objective: its horizon and discount.
         start: distribution of the first state.
     """
@@ -117,7 +158,7 @@ def episodic_occupancy(
     time = np.zeros((num, objective.horizon, *policy.shape[-2:]))
     for h in range(objective.horizon):
         part, _, entries = rows.at_step(h)
-        weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
+        weight = (policy[h] if policy.ndim > 2 else policy)[part.state, part.action]
         # P(s at h) pi_h(a | s).
         taken = present[:, part.state] * weight
         time[:, h, part.state, part.action] = float(objective.discount) ** h * taken
@@ -131,7 +172,7 @@ def episodic_occupancy(
 def episodic_values(
     rows: PairRows,
     drawn: Drawn,
-    policy: Float[np.ndarray, "*NH S A"],
+    policy: Float[np.ndarray, "*H S A"],
     objective: Episodic,
     reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Values:
@@ -139,7 +180,7 @@ def episodic_values(
 
     Args:
         rows, drawn: the pairs; where rows differ by step all of these.
-        policy: action probabilities, perhaps by step [H S A], and by step in each draw [N H S A].
+        policy: action probabilities, perhaps by step [H S A].
         objective: its horizon and discount.
         reward: of the pairs at each step, in place of those of `drawn`; None: those.
     """
@@ -173,7 +214,7 @@ class BackwardStep(NamedTuple):
 def backward(
     rows: PairRows,
     drawn: Drawn,
-    policy: Float[np.ndarray, "*NH S A"],
+    policy: Float[np.ndarray, "*H S A"],
     objective: Episodic,
     reward: Float[np.ndarray, "N steps Q"] | None = None,
 ) -> Iterator[BackwardStep]:
@@ -186,13 +227,12 @@ def backward(
         paid = (drawn.reward if reward is None else reward[:, h])[:, pairs_of_step]
         # q_h = r + discount E v_h+1, and v_h the mean over the actions: v_h(s) = sum_a pi_h(a | s) q_h(s, a).
         q = paid + float(objective.discount) * expected_values(part, probs, later)
-        weight = (policy[..., h, :, :] if policy.ndim > 2 else policy)[..., part.state, part.action]
+        weight = (policy[h] if policy.ndim > 2 else policy)[part.state, part.action]
         later = np.zeros((num, n_states + 1))
         # Pairs are in the order of their states: one sum for each run.
         used, first = np.unique(part.state, return_index=True)
         later[:, used] = np.add.reduceat(np.where(weight > 0, q * weight, 0.0), first, axis=-1)
-        taken = np.asarray((weight > 0).reshape(-1, len(part.state)).any(0))
-        yield BackwardStep(part, q, paid, taken, later[:, :n_states])
+        yield BackwardStep(part, q, paid, weight > 0, later[:, :n_states])
 
 
 def expected_values(

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from bayes_mdp.decisions.for_whom import ValuesBy, value_for
-from bayes_mdp.decisions.host_optima import action_values, episodic_values, pair_time
+from bayes_mdp.decisions.host_optima import episodic_values, policy_slopes
 from bayes_mdp.decisions.host_values import PolicyPairs, proven, row_faults, used_pairs
 from bayes_mdp.decisions.outcomes import (
     LearntReward,
@@ -53,13 +53,21 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import InContexts, Sizes, learnt_outcomes, require_ability, sizes_of
 from bayes_mdp.mdp.data.log_split import first_rows, has_episodes
-from bayes_mdp.mdp.labels import labels_of, log_behind, log_in_words, logged_counts, logged_steps, policy_of
+from bayes_mdp.mdp.labels import (
+    CountedPolicy,
+    labels_of,
+    log_behind,
+    log_in_words,
+    logged_counts,
+    logged_steps,
+    policy_of,
+)
 from bayes_mdp.mdp.objectives import check_fit
 from bayes_mdp.planning.policy_arrays import policy_probs
 from bayes_mdp.renamed import accepts_moved
 from bayes_mdp.utils.layout import Section, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import amount, amounts, count_of, see
+from bayes_mdp.utils.messages import NAMED, amount, amounts, count_of, see
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -76,9 +84,6 @@ from bayes_mdp.utils.validation import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-
-
-NAMED = 3  # states at most that are named
 
 
 class Start(NamedTuple):
@@ -423,7 +428,7 @@ def policy_value(
 def policy_values(
     key: PRNGKeyArray,
     posterior: CanSample,
-    policies: Mapping[str, "PolicyOrLabels | CountedPolicy"],
+    policies: Mapping[str, PolicyOrLabels],
     objective: Objective,
     initial: InitialLike | None,
     num_draws: int,
@@ -440,12 +445,7 @@ def policy_values(
     sizes, space = sizes_of(posterior), labels_of(posterior)
     check_fit(objective, sizes.shape)
     start, has_initial, words = read_start(sizes, initial, space)
-    tables = [
-        policy.frequencies
-        if isinstance(policy, CountedPolicy)
-        else read_action_probs(name, policy, sizes, objective, space)
-        for name, policy in policies.items()
-    ]
+    tables = [read_action_probs(name, policy, sizes, objective, space) for name, policy in policies.items()]
     # Side by side; one that does not depend on the step is repeated where another does.
     probs = np.stack(np.broadcast_arrays(*tables))
     require_end(sizes.ends, objective)
@@ -492,7 +492,7 @@ def policy_values(
             if outcome is not None
         }
         values_of_policy = values[0][:, i]
-        log_words = f"{log_in_words(logs[name], space, objective)}; {AS_DRAWN}" if name in logs else ""
+        in_words = log_in_words(logs[name], space, objective) if name in logs else "what the log did"
         results[name] = PolicyValue(
             values_of_policy,
             *summarise_draws(values_of_policy),
@@ -503,7 +503,7 @@ def policy_values(
             objective,
             outcome_values,
             words,
-            log_words,
+            f"{in_words}; {AS_DRAWN}" if i in behaviours else "",
             effective_of(worth, values_of_policy),
             effects[:, i] if i in behaviours else None,
         )
@@ -512,25 +512,6 @@ def policy_values(
 
 Jobs: TypeAlias = dict[str | None, tuple[PairReward | LearntReward | None, Objective]]
 """Name of an outcome (None: the reward) -> its rewards (None: those of the draws), and how they are summed."""
-
-
-@dataclass(frozen=True, eq=False)
-class CountedPolicy:
-    """A policy that is known only from how often each action was taken, as that of a log.
-
-    Args:
-        counts: Float64[S A], of actions; every state has some.
-        key: of the draws of its frequencies (see `BehaviourDraws`): those of two policies with one key, and the same
-            counts, are the same.
-    """
-
-    counts: Float[np.ndarray, "S A"]
-    key: PRNGKeyArray
-
-    @property
-    def frequencies(self) -> Float[np.ndarray, "S A"]:
-        """Its action probabilities on average."""
-        return self.counts / self.counts.sum(-1, keepdims=True)
 
 
 AS_DRAWN = "its frequencies are drawn as well"
@@ -656,16 +637,16 @@ def _values_in_draws(
             titles = [name if outcome is None else f"{name}, outcome {outcome!r}" for name in names]
             require_usable(values[j][block_draws], gaps[j][block_draws], excess, titles, summed, first)
     for i, behaviour in behaviours.items():
-        of_jobs = [sums.gradient(j, rows, policies[i], summed, start) for j, (_, summed) in enumerate(jobs.values())]
+        gradients = [sums.gradient(j, rows, policies[i], summed, start) for j, (_, summed) in enumerate(jobs.values())]
+        require_derivative(gradients, names[i], objective)
         for first in range(0, num_draws, block):
             # b - f for each draw, at every step where values have steps.
             moved = behaviour.draw(min(block, num_draws - first))
             moved = (moved[:, None] if moved.ndim == 3 and isinstance(objective, Episodic) else moved) - policies[i]
-            for j, gradient in enumerate(of_jobs):
-                effect = (moved * gradient).reshape(len(moved), -1).sum(-1)
-                values[j][first : first + block, i] += effect
-                if j == 0:
-                    effects[first : first + block, i] = effect
+            added = [(moved * gradient).reshape(len(moved), -1).sum(-1) for gradient in gradients]
+            effects[first : first + block, i] = added[0]
+            for of_job, effect in zip(values, added, strict=True):
+                of_job[first : first + block, i] += effect
     return values, gaps, effects
 
 
@@ -696,7 +677,7 @@ class _Sums:
         objective: Objective,
         start: Float[np.ndarray, " S"],
     ) -> Float[np.ndarray, "*H S A"]:
-        """The derivative of the value by each action probability: time in the state times q (policy gradient theorem).
+        """The derivative of the value by each action probability.
 
         Args:
             job: whose reward.
@@ -705,12 +686,9 @@ class _Sums:
         probs, paid = self._sums[0] / self._number, self._sums[1 + job] / self._number
         mean, by_step = Drawn(probs[None], (paid[0] if paid.ndim > 1 else paid)[None]), None
         if isinstance(objective, Episodic):
-            policy = np.broadcast_to(policy, (objective.horizon, *policy.shape[-2:]))
             # Rewards of an outcome may go by step.
             by_step = np.broadcast_to(paid, (1, objective.horizon, len(rows.state)))
-        q = np.nan_to_num(action_values(rows, mean, policy, objective, by_step))
-        time = pair_time(rows, mean, policy, objective, start).sum(-1, keepdims=True)
-        return time * q
+        return policy_slopes(rows, mean, policy, objective, start, reward=by_step)[0]
 
 
 def _drawn(draws: PairDraws, num: int, block: int) -> Iterator[tuple[int, Drawn]]:
@@ -894,6 +872,17 @@ def require_rows(excess: Float[np.ndarray, " N"], first: int = 0) -> None:
         raise ValueError(
             f"posterior gave a row that is {excess[bad_rows]:.2g} off in draw {first + bad_rows[0]}, expected rows "
             "that sum to 1"
+        )
+
+
+def require_derivative(gradients: Sequence[Float[np.ndarray, "*H S A"]], name: str, objective: Objective) -> None:
+    """Refuse what a log did where the derivative of its value by its frequencies is not known."""
+    if not all(np.isfinite(gradient).all() for gradient in gradients):
+        # Of an average reward: the time in a state is that of one recurrent class.
+        raise ValueError(
+            f"{name}: what was done ends in one of several sets of states that it never leaves, so that the derivative "
+            "of its value by its frequencies is not known, expected behaviour_policy(...), whose frequencies count as "
+            f"known, or another objective than {describe_objective(objective)}"
         )
 
 

@@ -28,10 +28,8 @@ from bayes_mdp.mdp.protocols import (
     describe_weight,
 )
 from bayes_mdp.numerics.numpy_or_jax import in_numpy
-from bayes_mdp.utils.messages import amount, count_of
+from bayes_mdp.utils.messages import NAMED, amount, count_of, first_names
 from bayes_mdp.utils.typing import AnyArray
-
-SHOWN = 5
 
 Pair = tuple[Hashable, ...]
 
@@ -146,10 +144,9 @@ def describe_parts(parts: Sequence[tuple[Pair, float]]) -> str:
 
 def describe_pairs(names: Sequence[str], share: Sequence[float] | Float[np.ndarray, " names"]) -> str:
     """The first names, each with its part."""
-    shown = [
-        f"{name} ({x:.2g})" if x > 0 else f"{name} (not reached)" for name, x in zip(names[:SHOWN], share, strict=False)
-    ]
-    return ", ".join(shown) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return first_names(
+        [f"{name} ({x:.2g})" if x > 0 else f"{name} (not reached)" for name, x in zip(names, share, strict=True)]
+    )
 
 
 class RewardWeights(NamedTuple):
@@ -238,7 +235,7 @@ def _most(
     part: Float[np.ndarray, "*H S A"], names: Sequence[Sequence[Hashable]], sign: float = 1.0
 ) -> tuple[tuple[Pair, float], ...]:
     """The pairs with the largest positive parts, with their names; times `sign`."""
-    order = np.argsort(-part, axis=None, kind="stable")[:SHOWN]
+    order = np.argsort(-part, axis=None, kind="stable")[:NAMED]
     largest = [np.unravel_index(i, part.shape) for i in order if part.flat[i] > 0]
     return tuple((tuple(axis[i] for axis, i in zip(names, x, strict=True)), float(sign * part[x])) for x in largest)
 

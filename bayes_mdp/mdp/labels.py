@@ -5,10 +5,12 @@ followed them (`logged_actions`), as the arrays that the library computes with.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jax.typing import DTypeLike
+from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import chdtrc
 
 from bayes_mdp.mdp import labelled_tables
@@ -19,12 +21,9 @@ from bayes_mdp.mdp.data.transitions import Log, Transitions, check_log_labels, c
 from bayes_mdp.mdp.objectives import Episodic, Objective
 from bayes_mdp.mdp.protocols import CanCount
 from bayes_mdp.mdp.space import END, StateActionSpace, check_space
-from bayes_mdp.utils.messages import count_of
+from bayes_mdp.utils.messages import count_of, first_names
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_labels, first_index
-
-SHOWN = 3
-"""States that are named, of those that a log never left."""
 
 OUTCOME = "next_state"
 PLACE = "successor"
@@ -175,6 +174,36 @@ def log_behind(policy: object) -> Log | FoldedLog | None:
     return policy if isinstance(policy, (Log, FoldedLog)) else None
 
 
+def frequencies(counts: Float[np.ndarray, "*lead A"]) -> Float[np.ndarray, "*lead A"]:
+    """The share of each action in its row.
+
+    Args:
+        counts: how many times each action was taken; every row has some.
+    """
+    return counts / counts.sum(-1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedPolicy:
+    """A policy that is known only from how often each action was taken, as that of a log.
+
+    NumPy reads it as its action probabilities on average.
+
+    Args:
+        counts: Float64[*H S A], of actions; every state has some.
+        key: of the draws of its frequencies (see `bayes_mdp.decisions.policy_evaluation.BehaviourDraws`): those of two
+            policies with one key, and the same counts, are the same.
+    """
+
+    counts: Float[np.ndarray, "*H S A"]
+    key: PRNGKeyArray
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        """The frequencies."""
+        del copy  # they are made anew each time
+        return np.asarray(frequencies(self.counts), dtype)
+
+
 def logged_actions(
     log: Log | FoldedLog | Transitions | CanCount, space: StateActionSpace | None, steps: int | None = None
 ) -> tuple[Float[np.ndarray, "*H S A"], list[str]]:
@@ -189,7 +218,7 @@ def logged_actions(
         TypeError, ValueError: as `behaviour_policy`.
     """
     counts, never = logged_counts(log, space, steps)
-    return counts / counts.sum(-1, keepdims=True), never
+    return frequencies(counts), never
 
 
 def logged_counts(
@@ -256,9 +285,9 @@ def log_in_words(
     p_value = step_p_value(log)
     why = f", given the state (p = {p_value:.2g})"
     never = logged_counts(log, space)[1]
-    listed = ", ".join(never[:SHOWN]) + (", ..." if len(never) > SHOWN else "")
     # What staff do there the log does not say.
-    uniform = f" (all actions alike in {count_of(len(never), 'state')} that it never left: {listed})" if never else ""
+    states = f"{count_of(len(never), 'state')} that it never left: {first_names(never)}"
+    uniform = f" (all actions alike in {states})" if never else ""
     if not mixed and logged_steps(log, space, objective, p_value) is not None:
         depends = f": its actions depend on the step{why}" if p_value <= STEP_LEVEL else ""
         return f"what the log did{uniform}, by step of the episode{depends}"

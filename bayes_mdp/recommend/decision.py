@@ -20,7 +20,7 @@ from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
 from bayes_mdp.utils.layout import Part, Section, Table, as_html, as_text
-from bayes_mdp.utils.messages import amount, amounts, count_of
+from bayes_mdp.utils.messages import amount, amounts, count_of, first_names
 from bayes_mdp.utils.typing import RealLike
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Candidate:
 
 
 BASELINE, CHOSEN = "baseline", "chosen"
-SHOWN = 5
+MOST_ROWS = 5  # differences at most that are shown
 SCREEN = 24
 """Lines of a terminal: where there is much to say, fewer differences are shown, but two."""
 LEFT_OUT = "the checks of the belief were left out (checks=False)"
@@ -116,9 +116,8 @@ class RarelyTried(NamedTuple):
 
     def __str__(self) -> str:
         """One sentence."""
-        examples = ", ".join(f"{action} in {state}" for state, action in self.pairs[:SHOWN])
-        ellipsis = ", ..." if len(self.pairs) > SHOWN else ""
-        listed = f": {examples}{ellipsis}" if self.pairs else ""
+        pairs = [f"{action} in {state}" for state, action in self.pairs]
+        listed = f": {first_names(pairs)}" if pairs else ""
         return (
             f"left to the baseline: pairs that the data which choose have less than {count_of(self.below, 'time')} "
             f"({len(self.pairs)} of {self.of}{listed}; bootstrap_below={self.below}, --bootstrap-below); worth of "
@@ -383,7 +382,7 @@ class Decision:
         title = f"Decision from {self.source}, {count_of(self.num_transitions, 'transition', ',')}: {self.headline}"
         if len(self.differences):
             # Room for the title of the table, its head, what it means, and the last line.
-            shown = min(max(SCREEN - 4 - len(Section(title, parts).lines("")), 2), SHOWN)
+            shown = min(max(SCREEN - 4 - len(Section(title, parts).lines("")), 2), MOST_ROWS)
             first = f"; the first {shown}" if len(self.differences) > shown else ""
             states = f"{count_of(len(self.differences), 'state')}{first}"
             parts.append(

@@ -17,16 +17,16 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.confounding import outcomes_of_mdp, tipping_point
 from bayes_mdp.decisions.for_whom import (
+    counted_practice,
     groups_of,
     policies_for,
-    practice_counts,
+    practice,
     read_population,
     shares_within,
     values_in_contexts,
 )
 from bayes_mdp.decisions.policy_evaluation import (
     AS_DRAWN,
-    CountedPolicy,
     PolicyValue,
     policy_values,
     read_action_probs,
@@ -255,8 +255,7 @@ def decide_by_subgroup(
         raise ValueError(f"policies has the name {BASELINE!r}, which the answer uses itself, expected another one")
     space, baseline = posterior.space, options.baseline
     # What the log did in each context.
-    counts, group_of_context = practice_counts(log, space, options.practice_by)
-    logged = (counts / counts.sum(-1, keepdims=True))[group_of_context]
+    logged = practice(log, space, options.practice_by)
     begins = start_of_log(log) if options.initial is None else options.initial
     weights = read_population(posterior, options.population)
     weighted = weights.posterior
@@ -265,11 +264,7 @@ def decide_by_subgroup(
     if moved and baseline is None:
         raise ValueError("population is a table and baseline is None, expected one: practice is of the log")
     if baseline is None:
-        # Drawn in the draws of the values: contexts whose practice is counted together share these draws.
-        keys = jax.random.split(jax.random.fold_in(key, 1), len(counts))
-        counted = [CountedPolicy(table, group_key) for table, group_key in zip(counts, keys, strict=True)]
-        staff = dict(zip(map(tuple, space.contexts.labels), (counted[g] for g in group_of_context), strict=True))
-        baseline = lambda pattern: staff[tuple(pattern.values())]  # noqa: E731
+        baseline = counted_practice(jax.random.fold_in(key, 1), log, space, options.practice_by)
     compared = {BASELINE: baseline, **policies}
     by_context = values_in_contexts(policy_values, key, weighted, compared, objective, begins, options.num_draws)
     # [C, draws]: the gain in every context.

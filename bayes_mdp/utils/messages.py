@@ -6,7 +6,7 @@ Nothing here loads JAX: a mistyped command needs none.
 import re
 import sys
 import warnings
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
@@ -60,6 +60,19 @@ def count_of(number: SupportsFloat | str, noun: str, form: str = "") -> str:
     """
     text = number if isinstance(number, str) else f"{number:{form}}"
     return f"{text} {noun if text == '1' else f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
+
+
+NAMED = 5  # names at most that a message shows
+
+
+def first_names(names: Sequence[object]) -> str:
+    """The first names, and how many more there are: "a, b, c, d, e and 7 more".
+
+    Args:
+        names: all of them, written as `str` does.
+    """
+    shown = ", ".join(map(str, names[:NAMED]))
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
 def see(page: str) -> str:

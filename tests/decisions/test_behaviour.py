@@ -11,10 +11,17 @@ from scipy.stats import beta, chi2, kstest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.behaviour import behaviour_policy, greedy
-from bayes_mdp.decisions.policy_evaluation import BehaviourDraws, CountedPolicy, policy_values
+from bayes_mdp.decisions.policy_evaluation import BehaviourDraws, policy_values
 from bayes_mdp.inference import posterior_samples
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Log, StateActionSpace, Transitions
-from bayes_mdp.mdp.labels import STEP_LEVEL, LoggedPolicy, behaviour_in_halves, logged_counts, step_p_value
+from bayes_mdp.mdp.labels import (
+    STEP_LEVEL,
+    CountedPolicy,
+    LoggedPolicy,
+    behaviour_in_halves,
+    logged_counts,
+    step_p_value,
+)
 from tests.envs.logs.random_logs import fold_log
 from tests.inference.policy_problems import ISLANDS, N_STATES, START, OnlySamples, dense_value, posterior, weighted
 from tests.text import unwrapped
@@ -345,6 +352,17 @@ def test_every_draw_is_to_first_order_that_of_its_own_policy(objective):
     assert together.values["first"].by_frequencies is None
 
 
+def test_gains_without_a_derivative_by_the_frequencies_are_refused():
+    """Two states that are never left, of one gain: the gain is known, how it moves with the frequencies is not."""
+    rows = np.eye(3)[np.array([[1, 2], [1, 1], [2, 2]])]
+    fixed = posterior_samples(bm.MDP(np.stack([rows] * 5), np.ones((5, 3, 2))))
+    log = Log(Transitions([0, 0, 1, 2], [0, 1, 0, 0], None, [1, 2, 1, 2], truncated=[True] * 4), range(3), (0, 1))
+    value = lambda policy: bm.policy_value(jax.random.key(0), fixed, policy, AverageReward(), num_draws=5)  # noqa: E731
+    with pytest.raises(ValueError, match="ends in one of several sets of states"):
+        value(log)
+    np.testing.assert_allclose(value(behaviour_policy(log)).draws, 1.0)
+
+
 def test_frequencies_of_few_visits_do_not_move_the_mean():
     """Steps before an end that one action of ten brings: of draws b themselves the mean of 1 / b is infinite."""
     state, action = np.zeros(10, int), (np.arange(10) == 9).astype(int)
@@ -356,10 +374,11 @@ def test_frequencies_of_few_visits_do_not_move_the_mean():
 
 
 def test_states_that_a_log_never_left_are_told():
-    """Of five states the log leaves one: the answer says what stands for practice in the others, three by name."""
-    log = Log(Transitions([0, 0], [0, 1], [0.0, 1.0], [1, 2], truncated=[True, True]), tuple("abcde"), (0, 1))
+    """Of seven states the log leaves one: the answer says what stands for practice in the others, five by name."""
+    log = Log(Transitions([0, 0], [0, 1], [0.0, 1.0], [1, 2], truncated=[True, True]), tuple("abcdefg"), (0, 1))
     space = bm.StateActionSpace.from_log(log)
     posterior = bm.infer(jax.random.key(0), bm.models.dirichlet_normal_gamma(), log, space=space)
     value = bm.policy_value(jax.random.key(1), posterior, log, Discounted(0.5), num_draws=50)
     words = " ".join(str(value).split())
-    assert "what the log did (all actions alike in 4 states that it never left: b, c, d, ...); its frequencies" in words
+    never = "all actions alike in 6 states that it never left: b, c, d, e, f and 1 more"
+    assert f"what the log did ({never}); its frequencies" in words

@@ -15,7 +15,7 @@ from scipy.stats import beta, kstest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import ValueOptions, exogenous, knowing, practice
-from bayes_mdp.decisions.for_whom import all_policies
+from bayes_mdp.decisions.for_whom import all_policies, counted_practice
 from bayes_mdp.inference import Laplace
 from bayes_mdp.inference.context_posterior import ContextPosterior, Tables, tables_by_context
 from bayes_mdp.information import value_of_covariates
@@ -405,6 +405,11 @@ def test_practice_of_subgroups_is_drawn(key):
     np.testing.assert_array_equal(gain, together["m"].improvements["y"].gain)
     given = SubgroupOptions(num_draws=100, baseline=practice(log, posterior.space))
     assert decide_by_subgroup(*asked, options=given)["f"].improvements["y"].gain.std() < 1e-12
+    # In all contexts together the part of the frequencies is the sum of theirs, so that what is left is known.
+    staff = counted_practice(key, log, posterior.space)
+    everybody = bm.policy_value(key, posterior, staff, bm.Episodic(1), num_draws=5_000)
+    np.testing.assert_allclose(everybody.draws - everybody.by_frequencies, 22 / 40, rtol=1e-9)
+    assert abs(everybody.sd / np.hypot(0.75 * beta(20, 10).std(), 0.25 * beta(2, 8).std()) - 1) < 0.05
 
 
 @pytest.mark.parametrize("number", [1, 2])

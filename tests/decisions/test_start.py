@@ -11,6 +11,7 @@ from bayes_mdp.mdp import MDP, Log, StateActionSpace, Transitions
 SPACE = StateActionSpace(4, 1, states=("a", "b", "c", "d"))
 ROWS = np.full((4, 1, 4), 0.25)
 PLAIN = MDP(ROWS, np.zeros((4, 1)))
+MANY, LARGE = StateActionSpace(6, 1, states=tuple("abcdef")), MDP(np.full((6, 1, 6), 1 / 6), np.zeros((6, 1)))
 STATED = MDP(ROWS, np.zeros((4, 1)), initial=np.array([0.0, 1.0, 0.0, 0.0]))
 LOG = Log(Transitions([0, 1, 2, 0], [0] * 4, [0.0] * 4, [1, 2, 0, 3], truncated=[0, 1, 1, 1]), SPACE.state_names, (0,))
 
@@ -23,7 +24,8 @@ LOG = Log(Transitions([0, 1, 2, 0], [0] * 4, [0.0] * 4, [1, 2, 0, 3], truncated=
         (STATED, "c", SPACE, [0, 0, 1, 0], "the given distribution (state c)"),
         (PLAIN, {"a": 0.75, "d": 0.25}, SPACE, [0.75, 0, 0, 0.25], "the given distribution (a 0.75, d 0.25)"),
         (PLAIN, np.eye(4)[3], SPACE, [0, 0, 0, 1], "the given distribution (state d)"),
-        (PLAIN, [0.25] * 4, SPACE, [0.25] * 4, "the given distribution over 4 of 4 states"),
+        (PLAIN, [0.25] * 4, SPACE, [0.25] * 4, "the given distribution (a 0.25, b 0.25, c 0.25, d 0.25)"),
+        (LARGE, [1 / 6] * 6, MANY, [1 / 6] * 6, "the given distribution over 6 of 6 states"),
         (PLAIN, LOG, SPACE, [2 / 3, 0, 1 / 3, 0], "the first states of the log's 3 episodes (a 0.667, c 0.333)"),
         (PLAIN, [0, 0, 1, 0], None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),
         (PLAIN, 2, None, [0, 0, 1, 0], "the given distribution over 1 of 4 states"),

@@ -9,11 +9,12 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions.policy_evaluation import policy_value
-from bayes_mdp.decisions.value_basis import SHOWN, ValueBasis, describe_parts, value_bases
+from bayes_mdp.decisions.value_basis import ValueBasis, describe_parts, value_bases
 from bayes_mdp.inference import mixture
 from bayes_mdp.mdp import Discounted, Episodic, StateActionSpace, Transitions
 from bayes_mdp.mdp.protocols import CanWeighPrior
 from bayes_mdp.numerics.array_forms import to_float64
+from bayes_mdp.utils.messages import NAMED
 from tests.calibration.beliefs import collapsed, sampled
 from tests.inference.policy_problems import OnlySamples
 from tests.inference.policy_problems import posterior as without_shares
@@ -161,7 +162,7 @@ def test_time_weighs_what_is_unknown(posterior, policies, horizon):
             (NAMES["states"][s], NAMES["actions"][a]): time[s, a] * part[s, a]
             for s, a in np.argwhere(time > 0).tolist()
         }
-        expected = sorted(parts, key=lambda pair: -parts[pair])[:SHOWN]
+        expected = sorted(parts, key=lambda pair: -parts[pair])[:NAMED]
         assert [pair for pair, _ in basis.weakest] == expected
         np.testing.assert_allclose([x for _, x in basis.weakest], [parts[pair] for pair in expected], rtol=1e-5)
         assert f"prior's share of the rows it uses {share:.2g}" in str(basis)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.utils import messages
-from bayes_mdp.utils.messages import amount, amounts, count_of, install, see
+from bayes_mdp.utils.messages import amount, amounts, count_of, first_names, install, see
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,8 @@ def test_a_message_names_a_page_of_the_site(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (first_names("abcde"), "a, b, c, d, e"),
+        (first_names(range(8)), "0, 1, 2, 3, 4 and 3 more"),
         (count_of(1, "state"), "1 state"),
         (count_of(0, "state"), "0 states"),
         (count_of(2, "policy"), "2 policies"),

@@ -13,7 +13,7 @@ from bayes_mdp.calibration.simulation_based.ecdf import detectable, simultaneous
 from bayes_mdp.calibration.simulation_based.sbc_result import remedy
 from bayes_mdp.utils.files import read_netcdf, write_netcdf
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
-from bayes_mdp.utils.messages import count_of
+from bayes_mdp.utils.messages import count_of, first_names
 from bayes_mdp.utils.validation import check_type
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 FORMAT = "bayes_mdp check 1"
 WIDTH = 100
-SHOWN = 5
 JOINT, OPTIMAL = "joint", "P(optimal)"
 LITTLE = 0.1  # contraction below which the data are hardly informative
 STRONG = 3.0  # standard errors above which a mean or a standard deviation of z-scores is reported
@@ -114,8 +113,8 @@ class Check:
             return (
                 f"calibrated as far as {count_of(tried, 'simulation')} can tell ({count_of(number, 'test')}; {chance})"
             )
-        shown = ", ".join(self.findings[:SHOWN]) + (", ..." if len(self.findings) > SHOWN else "")
-        return f"not calibrated: {len(self.findings)} of {number} tests reject ({shown}; {chance})"
+        rejected = f"{len(self.findings)} of {number} tests reject"
+        return f"not calibrated: {rejected} ({first_names(self.findings)}; {chance})"
 
     def to_netcdf(self, path: str | Path) -> None:
         """Write the dataset, atomically; `bm.load` reads it.

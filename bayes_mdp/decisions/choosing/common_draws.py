@@ -12,15 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.decisions.host_optima import (
-    Optima,
-    backward,
-    best_policies,
-    episodic_occupancy,
-    episodic_values,
-    expected_values,
-)
-from bayes_mdp.decisions.host_values import NearbyPolicies, PolicyPairs, proven, row_faults, values_and_time
+from bayes_mdp.decisions.host_optima import Optima, best_policies, episodic_values, policy_slopes
+from bayes_mdp.decisions.host_values import NearbyPolicies, PolicyPairs, proven, row_faults
 from bayes_mdp.decisions.policy_evaluation import (
     COPIES,
     DRAWN_AT_ONCE,
@@ -190,10 +183,9 @@ class CommonDraws:
     def gradient(
         self, policy: Float[AnyArray, "*H S A"], weights: Float[np.ndarray, " W"]
     ) -> Float[np.ndarray, "*H S A"]:
-        """Derivative by the action probabilities of sum_w weights_w value_w: sum_w weights_w d_w(s) q_w(s, a).
+        """Derivative by the action probabilities of sum_w weights_w value_w (see `policy_slopes`).
 
-        d is the (discounted) time in a state, q the value of the pair (Sutton et al. 2000, theorem 1). Zero where the
-        action is illegal, or not needed.
+        Zero where the action is illegal, or not needed.
         """
         weights, total = np.asarray(weights), np.zeros(self.policy_shape)
         # A criterion of the tail weighs few of the draws.
@@ -211,30 +203,12 @@ class CommonDraws:
     def _slopes(
         self, policy: Float[AnyArray, "*H S A"], which: Which
     ) -> Iterator[tuple[Int[np.ndarray, " N"], Float[np.ndarray, "N *H S A"]]]:
-        """d(s) q(s, a) in some of the draws."""
-        # Policy gradient theorem: dV / dpi(a | s) = d(s) q(s, a), in each draw.
+        """`policy_slopes` of some of the draws."""
         policy, objective, rows = np.asarray(policy, np.float64), self.objective, self.rows
         pairs = None if isinstance(objective, Episodic) else PolicyPairs(rows, policy)
         for part, drawn in self.blocks(which):
-            slopes = np.zeros((len(part), *self.policy_shape))
-            if pairs is None:
-                assert isinstance(objective, Episodic)
-                drawn = _in_double(rows, drawn)
-                time = episodic_occupancy(rows, drawn, policy, objective, self.start).sum(-1)
-                for i, step in enumerate(backward(rows, drawn, policy, objective)):
-                    # The recursion comes from the last step to the first.
-                    h = objective.horizon - 1 - i
-                    slopes[:, h, step.rows.state, step.rows.action] = time[:, h, step.rows.state] * step.q
-            else:
-                chains = pairs.chains(drawn)
-                rate = float(step_discount(objective))
-                # Relative values are known but for a constant, which moves no probability from one action to another.
-                values, time = values_and_time(chains, objective, self.start)
-                # The end has value zero.
-                later = np.append(values, np.zeros((len(values), 1)), -1)
-                q = drawn.reward + rate * expected_values(rows, drawn.probs, later)
-                slopes[:, rows.state, rows.action] = time[:, rows.state] * q
-            yield part, slopes
+            drawn = _in_double(rows, drawn) if pairs is None else drawn
+            yield part, policy_slopes(rows, drawn, policy, objective, self.start, pairs=pairs)
 
     def best(self, near: Float[AnyArray, "*H S A"] | None = None) -> Float[np.ndarray, " W"]:
         """The optimal value of every draw, over all policies that know the draw (and use needed pairs alone).

@@ -24,7 +24,7 @@ from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labelled_tables import in_order
 from bayes_mdp.mdp.labels import names_of_lists
 from bayes_mdp.mdp.space import END, check_space, mdps_of_tables
-from bayes_mdp.utils.messages import count_of
+from bayes_mdp.utils.messages import count_of, first_names
 from bayes_mdp.utils.typing import ArrayLike
 from bayes_mdp.utils.validation import as_real, check_labels, check_shape, check_type, described, first_index
 
@@ -428,8 +428,7 @@ class _Held:
         """
         names = list(self.arrays if self.arrays is not None else self.dataset.data_vars)  # type: ignore[union-attr]
         if name not in names:
-            first_names = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
-            raise ValueError(f"{what} is {name!r}, expected a variable of the draws, which have {first_names}")
+            raise ValueError(f"{what} is {name!r}, expected a variable of the draws, which have {first_names(names)}")
         if self.dataset is not None:
             return self._of_dataset(what, name, axes, dims)
         assert self.arrays is not None

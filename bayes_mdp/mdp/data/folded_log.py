@@ -15,7 +15,7 @@ from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts, Log, check_log_labels
 from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
 from bayes_mdp.utils.memory import check_memory
-from bayes_mdp.utils.messages import count_of, see
+from bayes_mdp.utils.messages import count_of, first_names, see
 from bayes_mdp.utils.typing import Names
 from bayes_mdp.utils.validation import check_bool, check_index, check_labels, check_name, check_type
 
@@ -253,7 +253,7 @@ class FoldedLog:
     def __str__(self) -> str:
         numbers = {"state": len(self.states), "action": len(self.actions), "cell": len(self.cells)}
         sizes = ", ".join(count_of(number, noun) for noun, number in numbers.items())
-        names = ", ".join(source.name for source in self.sources[:3]) + (", ..." if len(self.sources) > 3 else "")
+        names = first_names([source.name for source in self.sources])
         notes = "".join(f"; {note}" for note in self.notes)
         read = f"{count_of(self.n_transitions, 'transition')} of {count_of(self.n_rows, 'row')} in {names}"
         return f"{read}: {sizes}{self._cost_words()}{notes}"
