@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bayes_mdp as bm
+from bayes_mdp.mdp import PolicyOrLabels
 from tests.test_cli import refused, run
 
 COLUMNS = ["--state", "s", "--action", "a", "--cost", "paid", "--next-state", "s2", "--truncated", "cut"]
@@ -57,10 +58,10 @@ def test_fit_draws_the_frequencies_of_what_was_done_as_decide_does(capsys, files
     """What it says of the log is the value of the log in place of a policy, wider than that of its array."""
     log, _, stored = files
     key, objective = jax.random.key(0), bm.Discounted(0.9)
-    columns = {"state": "s", "action": "a", "cost": "paid", "next_state": "s2", "truncated": "cut"}
-    policies = {"logged": bm.read_log(rows_of(1), **columns)}
+    done = bm.read_log(rows_of(1), state="s", action="a", cost="paid", next_state="s2", truncated="cut")
+    policies: dict[str, PolicyOrLabels] = {"logged": done}
     values = bm.compare_policies(key, bm.load(stored), policies, objective, initial="new", num_draws=50).values
-    known = bm.policy_value(key, bm.load(stored), bm.behaviour_policy(policies["logged"]), objective, initial="new")
+    known = bm.policy_value(key, bm.load(stored), bm.behaviour_policy(done), objective, initial="new")
     assert values["logged"].sd > 1.2 * known.sd
     for source in ((log, *COLUMNS), (stored,)):
         _, told, _ = run(capsys, "fit", *source, "--discount", 0.9, "--draws", 50, "--initial", "new")

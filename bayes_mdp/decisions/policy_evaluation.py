@@ -676,7 +676,7 @@ class _Sums:
         policy: Float[np.ndarray, "*H S A"],
         objective: Objective,
         start: Float[np.ndarray, " S"],
-    ) -> Float[np.ndarray, "*H S A"]:
+    ) -> Float[np.ndarray, "*steps S A"]:
         """The derivative of the value by each action probability.
 
         Args:
@@ -875,7 +875,7 @@ def require_rows(excess: Float[np.ndarray, " N"], first: int = 0) -> None:
         )
 
 
-def require_derivative(gradients: Sequence[Float[np.ndarray, "*H S A"]], name: str, objective: Objective) -> None:
+def require_derivative(gradients: Sequence[Float[np.ndarray, "*steps S A"]], name: str, objective: Objective) -> None:
     """Refuse what a log did where the derivative of its value by its frequencies is not known."""
     if not all(np.isfinite(gradient).all() for gradient in gradients):
         # Of an average reward: the time in a state is that of one recurrent class.
