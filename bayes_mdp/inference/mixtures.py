@@ -37,7 +37,7 @@ from bayes_mdp.inference.conjugate.lazy_arrays import (
     reward_draws,
     urn_of,
 )
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
+from bayes_mdp.inference.conjugate.prior_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -63,7 +63,6 @@ from bayes_mdp.utils.validation import as_real, check_bool, check_shape, check_t
 Pairs = Float[AnyArray, "*H S A"]
 Tree = TypeVar("Tree")
 NUMBERS_AT_ONCE = 2**23  # probabilities of components that are held at once
-LEAST_WEIGHT = 1e-18  # of a component, as a share of the largest: a uniform number of 53 bits never chooses less
 
 
 class MixturePosterior(Fitted):
@@ -479,14 +478,17 @@ class Mixture(MixturePosterior):
 
     def before_data(self) -> "Mixture":
         """The priors of the components, with their prior weights."""
-        if isinstance(self.components.transition_probs.prior, RepeatedRows) and self.log_prior is not None:
-            # They share their counts of zero.
-            first = self.component(0).before_data()
-            priors = [self.component(k).transition_probs.prior for k in range(self.num_components)]
-            log_prior = np.asarray(self.log_prior, np.float64)
-            return self._with_components([with_rows(first, prior) for prior in priors], log_prior)
-        with jax.enable_x64(True):
-            return jax.tree.map(np.asarray, _before_data(jax.tree.map(np.array, self)))
+        host = as_numpy(self)
+        components = [host.component(k) for k in range(self.num_components)]
+        # Where rows alone differ, all share their counts of zero.
+        first, alike = components[0].before_data(), host._differ_in_rows_alone
+        before = [with_rows(first, each.transition_probs.prior) if alike else each.before_data() for each in components]
+        if host.log_prior is not None:
+            return host._with_components(before, np.asarray(host.log_prior, np.float64))
+        # Bayes' rule backwards: prior weight = posterior weight / evidence. What the data have ruled out stays so.
+        evidences = np.array([float(component.log_evidence) for component in components])
+        log_weights = np.asarray(host.log_weights, np.float64)
+        return host._with_components(before, np.where(host._possible, log_weights - evidences, -np.inf))
 
     @property
     def known_log_evidence(self) -> float | None:
@@ -574,10 +576,7 @@ class Mixture(MixturePosterior):
     @property
     def rows_vary(self) -> bool:
         """Whether the priors of the rows differ from component to component. Host side."""
-        prior = self.components.transition_probs.prior
-        if isinstance(prior, RepeatedRows):
-            return varies(np.asarray(prior.scale)) or varies(np.asarray(prior.row))
-        return varies(np.asarray(prior))
+        return self.components.transition_probs.prior_rows.differ()
 
     @property
     def _share_all_but_priors(self) -> bool:
@@ -594,15 +593,7 @@ class Mixture(MixturePosterior):
         Args:
             key: of the draws.
         """
-        prior, rewards = self.components.transition_probs.prior, self.components.reward_cells
-        rows = prior if isinstance(prior, RepeatedRows) else np.asarray(prior).reshape(self.num_components, -1)
-
-        # Rows [K, M K'] laid flat: element is a place in a component's flattened site rows.
-        def row_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " U"]) -> Float[np.ndarray, "N U"]:
-            if isinstance(rows, RepeatedRows):
-                place = np.divmod(element, rows.shape[-1])
-                return np.stack([rows.component(int(i)).at(*place) for i in k])
-            return rows[k[:, None], element].astype(np.float64, copy=False)
+        rows, rewards = self.components.transition_probs.prior_rows, self.components.reward_cells
 
         def reward_prior(k: Int[np.ndarray, " N"], element: Int[np.ndarray, " M"]) -> RewardBelief:
             assert isinstance(rewards, RewardCells)
@@ -610,9 +601,8 @@ class Mixture(MixturePosterior):
 
         varied = reward_prior if isinstance(rewards, RewardCells) else None
         weights = np.asarray(self.weights)
-        # Where rows repeat there are many components, of which a draw is of few: others have no share of 1e-18.
-        likely = np.flatnonzero(weights > LEAST_WEIGHT * weights.max()) if isinstance(rows, RepeatedRows) else None
-        return Components(draw_by_weight(key, weights), row_prior, varied, self.num_components, likely)
+        drawn = draw_by_weight(key, weights)
+        return Components(drawn, rows.components_at, varied, self.num_components, rows.likely(weights))
 
     # Components are few, and each is in closed form: one after the other in NumPy.
 
@@ -735,8 +725,7 @@ class Mixture(MixturePosterior):
     def _differ_in_rows_alone(self) -> bool:
         """Whether components differ in the concentrations of their rows alone, of which the same are positive."""
         # Concentrations as signs: two components differ in their rows alone if all other leaves agree.
-        prior = self.components.transition_probs.prior
-        signs = prior.signs() if isinstance(prior, RepeatedRows) else np.asarray(prior) > 0
+        signs = self.components.transition_probs.prior_rows.signs()
         return not any(map(varies, map(np.asarray, jax.tree.leaves(with_rows(self.components, signs)))))
 
     def discount_data(self, factor: RealScalar) -> "Mixture":
@@ -783,11 +772,9 @@ def _evidences(components: Sequence[ConjugatePosterior]) -> Float[np.ndarray, " 
     Raises:
         ValueError: what the sums do not hold differs between the components.
     """
-    rows = [component.transition_probs for component in components]
-    priors = [each.prior for each in rows if isinstance(each.prior, RepeatedRows)]
-    if len(priors) == len(rows) and all(each.counts is rows[0].counts for each in rows):
+    of_rows = evidences_of_counts([component.transition_probs for component in components])
+    if of_rows is not None:
         # They differ in the priors of their rows alone.
-        of_rows = evidences_of_counts(np.asarray(rows[0].counts, np.float64), priors)
         evidences = of_rows + (float(components[0].log_evidence) - of_rows[0])
     else:
         evidences = np.array([float(component.log_evidence) for component in components])
@@ -821,18 +808,6 @@ def with_rows(posterior: ConjugatePosterior, prior: AnyArray | RepeatedRows) -> 
         prior: [M K], as that of its `DirichletRows`.
     """
     return eqx.tree_at(lambda p: p.transition_probs.prior, posterior, prior)
-
-
-@jax.jit
-def _before_data(posterior: Mixture) -> Mixture:
-    """Bayes' rule backwards: prior weight = posterior weight / evidence. What the data have ruled out stays so."""
-    evidence = jax.vmap(lambda component: component.log_evidence)(posterior.components)
-    components = jax.vmap(lambda component: component.before_data())(posterior.components)
-    known = posterior.log_prior
-    # Up to a constant; `log_prior` is known where `infer` built the mixture, and is then taken as it stands.
-    backwards = jnp.where(posterior.log_weights > -jnp.inf, posterior.log_weights - evidence, -jnp.inf)
-    weights = backwards if known is None else known - jax.nn.logsumexp(known)
-    return replace(posterior, components=components, log_weights=weights)
 
 
 def mixture(posteriors: Sequence[ConjugatePosterior], *, weights: ArrayLike | None = None) -> Mixture:

@@ -31,7 +31,7 @@ from bayes_mdp.inference.collapsed.integrate import IMPORTANCE, MOST_VALUES, QUA
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, conjugate_posterior, digests_of, refit
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows, dirichlet_rows
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
+from bayes_mdp.inference.conjugate.prior_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import reward_cells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, Rewards, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable, site_rows

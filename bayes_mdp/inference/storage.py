@@ -31,8 +31,8 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import CollapsedPosterior
 from bayes_mdp.inference.collapsed.hierarchy import Hierarchy
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, LayeredPosterior
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
+from bayes_mdp.inference.conjugate.prior_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.regression import RegressionPrior, RegressionRewards
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable

@@ -31,7 +31,6 @@ from bayes_mdp.inference.conjugate.dirichlet_rows import (
     transition_variance,
 )
 from bayes_mdp.inference.conjugate.lazy_arrays import lazy_rewards, lazy_rows
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import ComponentPrior, Rewards, SiteDraws, known_rewards
 from bayes_mdp.inference.conjugate.site_table import SiteTable
@@ -1136,9 +1135,7 @@ def _site_rows(
 
     def prior(component: Int[np.ndarray, " N"], chosen: Bool[np.ndarray, " U"]) -> Float[np.ndarray, "N F"]:
         if components is None:
-            if isinstance(belief.prior, RepeatedRows):
-                return belief.prior.at(*np.divmod(flat[chosen], belief.prior.shape[1]))[None]
-            return np.asarray(belief.prior, np.float64).reshape(1, -1)[:, flat[chosen]]
+            return belief.prior_rows.at(*np.divmod(flat[chosen], belief.prior.shape[1]))[None]
         return components.row_prior(component, flat[chosen])
 
     def first(rows: Bool[np.ndarray, " R"]) -> Int[np.ndarray, " R1"]:

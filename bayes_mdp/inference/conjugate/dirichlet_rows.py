@@ -30,7 +30,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real, Shaped
 from scipy.special import betainc, betaincinv
 
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
+from bayes_mdp.inference.conjugate.prior_rows import Concentrations, PriorRows, prior_rows
 from bayes_mdp.inference.conjugate.rewards import Rewards
 from bayes_mdp.inference.conjugate.site_table import (
     Sites,
@@ -38,7 +38,6 @@ from bayes_mdp.inference.conjugate.site_table import (
     is_injective,
     unless_identity,
 )
-from bayes_mdp.inference.families.family import log_rising
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.protocols import RowIntervals
 from bayes_mdp.numerics.numpy_or_jax import add_at, has_jax_array, index_of_entry, pick, xp
@@ -48,9 +47,6 @@ from bayes_mdp.random.gamma_draws import loggamma
 from bayes_mdp.utils.modules import Module
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, LogDensity, RealLike, RealScalar
 from bayes_mdp.utils.validation import at, check_concentration, check_name, check_shape, first_index
-
-MANY = 2**14
-"""Concentrations from which on those without data are left out, where they add nothing."""
 
 Outcome: TypeAlias = IntScalar | Int[AnyArray, "..."]
 """Index of an outcome, or of many."""
@@ -74,7 +70,7 @@ class DirichletRows(Module):
         sites: (name, batch shape) of the sites whose rows are stacked, in order.
     """
 
-    prior: Float[AnyArray, "M K"] | RepeatedRows
+    prior: Concentrations
     counts: Float[AnyArray, "M L"]
     row: Int[AnyArray, "*H S A"] | None
     column: Int[AnyArray, "*H S A O"] | None
@@ -85,6 +81,11 @@ class DirichletRows(Module):
     independent: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
     known_listed: tuple[Int[AnyArray, "*H S A P"], Float[AnyArray, "*H S A P"]] | None = None
+
+    @property
+    def prior_rows(self) -> PriorRows:
+        """The prior concentrations, with what is asked of them."""
+        return prior_rows(self.prior)
 
     @property
     def dense_counts(self) -> Float[AnyArray, "M K"]:
@@ -151,7 +152,7 @@ class DirichletRows(Module):
     def num_possible(self) -> Float[AnyArray, "*H S A"]:
         """Number of possible outcomes of each unknown row; one of the known ones. It builds no rows."""
         width = float(self.prior.shape[-1])
-        site_width = xp.full(len(self.prior), width) if self.unit_prior else _num_positive(self.prior)
+        site_width = xp.full(len(self.prior), width) if self.unit_prior else self.prior_rows.num_positive()
         return self._of_sites(site_width, 1.0)
 
     def _of_sites(self, each: Float[AnyArray, " M"], known: float) -> Float[AnyArray, "*H S A"]:
@@ -165,7 +166,7 @@ class DirichletRows(Module):
         # A prior of ones sums to its width: no pass over [M K].
         if self.unit_prior:
             return xp.full(len(self.prior), float(self.prior.shape[-1]))
-        return self.prior.totals() if isinstance(self.prior, RepeatedRows) else xp.asarray(self.prior).sum(-1)
+        return self.prior_rows.totals()
 
     def _site_total(self) -> Float[AnyArray, " M"]:
         """Sum of the concentrations of each site row after data."""
@@ -173,7 +174,7 @@ class DirichletRows(Module):
 
     def _unknown_sites(self) -> bool | Bool[AnyArray, " M"]:
         """Which site rows have more than one possible outcome."""
-        return self.prior.shape[-1] > 1 if self.unit_prior else _num_positive(self.prior) > 1
+        return self.prior.shape[-1] > 1 if self.unit_prior else self.prior_rows.num_positive() > 1
 
     def intervals(self, probability: float, floor: float) -> RowIntervals:
         """Intervals of all rows of the law at once (`CanBoundRows`): Bonferroni over the entries of the site rows.
@@ -244,7 +245,7 @@ class DirichletRows(Module):
         if self.known is not None and chosen is not None:
             row = jnp.where(chosen < 0, -1, jnp.arange(size)).reshape(shape[:-1])
 
-        def take(rows: Shaped[AnyArray, "M *rest"] | RepeatedRows) -> Shaped[Array, "N *rest"]:
+        def take(rows: Shaped[AnyArray, "M *rest"] | Concentrations) -> Shaped[Array, "N *rest"]:
             # A slice is read in place, a gather is not: twice as fast for dense counts.
             rows = jnp.asarray(rows)
             return rows[chosen] if chosen is not None else jax.lax.dynamic_slice_in_dim(rows, step * size, size)
@@ -374,18 +375,7 @@ class DirichletRows(Module):
 
     def log_evidence(self) -> RealScalar:
         """Log-probability of the counted outcomes, as a sequence, under the prior; known rows are not included."""
-        counts = self.dense_counts
-        if isinstance(self.prior, RepeatedRows) and isinstance(counts, np.ndarray):
-            return evidences_of_counts(counts, [self.prior])[0]
-        prior = xp.asarray(self.prior, counts.dtype)
-        possible = prior > 0
-        # Dirichlet-multinomial of a sequence: prod_k rising(prior_k, n_k) / rising(sum prior, sum n).
-        total = log_rising(prior.sum(-1), counts.sum(-1)).sum()
-        if isinstance(counts, np.ndarray) and counts.size >= MANY:
-            # An outcome without data has the factor one: most have it.
-            seen = possible & (counts > 0)
-            return log_rising(prior[seen], counts[seen]).sum() - total
-        return log_rising(xp.where(possible, prior, 1.0), xp.where(possible, counts, 0.0)).sum() - total
+        return self.prior_rows.log_evidence(self.dense_counts)
 
     def check(self, cell: Index, outcome: Int[np.ndarray, "*N"]) -> None:
         """Refuse transitions to an outcome that has probability zero under the prior (host side).
@@ -450,33 +440,16 @@ class DirichletRows(Module):
         return dataclasses.replace(self, counts=self.dense_counts, successor=None, known_listed=None)
 
 
-def evidences_of_counts(counts: Float[np.ndarray, "M K"], priors: Sequence[RepeatedRows]) -> Float[np.ndarray, " N"]:
-    """`DirichletRows.log_evidence` of one table of counts under several priors: what was seen is looked for once.
+def evidences_of_counts(rows: Sequence[DirichletRows]) -> Float[np.ndarray, " N"] | None:
+    """`log_evidence` of rows that differ in their priors alone, worked out together; None: each by itself.
 
     Args:
-        counts: of all site rows.
-        priors: of these.
+        rows: of the components of a mixture. Host side.
     """
-    # An outcome without data has the factor one, and so has a row without.
-    seen, number = np.nonzero(counts), counts.sum(-1)
-    observed = counts[seen]
-    evidences = []
-    for prior in priors:
-        of_seen = prior.at(*seen)
-        possible = of_seen > 0
-        evidences.append(log_rising(of_seen[possible], observed[possible]).sum())
-        evidences[-1] -= log_rising(prior.totals(), number).sum()
-    return np.array(evidences)
-
-
-def _num_positive(rows: Float[AnyArray, "M K"] | RepeatedRows) -> Float[AnyArray, " M"]:
-    """How many numbers of each row are positive, of numbers that are nowhere negative.
-
-    The sum of their signs: on a CPU XLA would store a comparison of the size of the rows before it adds.
-    """
-    if isinstance(rows, RepeatedRows):
-        return rows.num_positive()
-    return xp.sign(xp.asarray(rows)).sum(-1)
+    counts = rows[0].counts
+    if any(each.counts is not counts for each in rows):
+        return None
+    return rows[0].prior_rows.log_evidences(np.asarray(counts, np.float64), [each.prior_rows for each in rows])
 
 
 def _dot(rows: Float[Array, "*H S A O"], values: Float[AnyArray, "*#S O"]) -> Float[Array, "*H S A"]:

@@ -1,4 +1,4 @@
-"""A mixture whose rows are held once is the mixture whose components hold theirs."""
+"""Rows that are held once answer as their table does, and so does a mixture of them."""
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +8,10 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.inference import enumerated, route
-from bayes_mdp.inference.conjugate.repeated_rows import RepeatedRows
+from bayes_mdp.inference.conjugate.prior_rows import RepeatedRows, RowTable, prior_rows
 from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.mdp import Log
+from bayes_mdp.numerics.array_forms import stack_trees
 
 KEY = jax.random.key(0)
 OBJECTIVE = bm.Discounted(0.9)
@@ -61,6 +62,34 @@ def both_of(monkeypatch: pytest.MonkeyPatch, data: Log | None) -> tuple[Mixture,
     each, once = found
     assert repeated(once) is not None and not isinstance(each.components.transition_probs.prior, RepeatedRows)
     return each, once
+
+
+def test_rows_answer_as_their_table(key):
+    """Of one component and of a stack; some concentrations are zero."""
+    rng = np.random.default_rng(0)
+    rows = rng.gamma(1.0, size=(3, 5)) * (rng.random((3, 5)) < 0.7)
+    each = [RepeatedRows(np.float64(k), rows, rng.integers(3, size=7)) for k in (0.5, 2.0)]
+    counts = rng.integers(3, size=(7, 5)).astype(float)
+    for one in each:
+        table = RowTable(np.asarray(one))
+        assert isinstance(prior_rows(table.table), RowTable) and prior_rows(one) is one
+        np.testing.assert_allclose(one.totals(), table.totals(), rtol=1e-12)
+        np.testing.assert_array_equal(one.num_positive(), table.num_positive())
+        place = rng.integers(7, size=4), rng.integers(5, size=4)
+        np.testing.assert_array_equal(one.at(*place), table.at(*place))
+        evidence = table.log_evidence(counts)
+        assert one.log_evidence(counts) == pytest.approx(evidence, abs=1e-12)
+        assert one.log_evidences(counts, each)[each.index(one)] == one.log_evidence(counts)
+        assert jax.jit(lambda x, one=one: one.log_evidence(x))(counts) == pytest.approx(evidence, rel=1e-4)
+        assert table.log_evidences(counts, [table]) is None
+    stack, tables = stack_trees(each), RowTable(np.stack([np.asarray(one) for one in each]))
+    chosen, element = np.array([1, 0, 1]), rng.integers(35, size=6)
+    np.testing.assert_array_equal(stack.components_at(chosen, element), tables.components_at(chosen, element))
+    assert stack.differ() and tables.differ()
+    assert not RowTable(np.stack([tables.table[0]] * 2)).differ() and not stack_trees([each[0]] * 2).differ()
+    kinds, signs = stack.signs().ravel(), tables.signs().reshape(14, 5)
+    np.testing.assert_array_equal(kinds[:, None] == kinds, (signs[:, None] == signs).all(-1))
+    assert stack.likely(np.array([1.0, 1e-19])).tolist() == [0] and tables.likely(np.ones(2)) is None
 
 
 def test_beliefs_are_the_same(monkeypatch):
