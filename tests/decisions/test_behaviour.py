@@ -373,6 +373,17 @@ def test_frequencies_of_few_visits_do_not_move_the_mean():
     assert abs(value.mean + 10) < 5 * value.error and abs(value.sd / (100 * beta(1, 9).std()) - 1) < 0.05
 
 
+def test_draws_to_first_order_may_leave_the_range_of_the_rewards_and_keep_the_mean():
+    """1 for two rare actions in a row, f = .1 each: f^2 + f (b - f) + f (c - f), which is -.01 where b = c = 0."""
+    state, action = np.repeat([0, 1], 10), np.tile(np.arange(10) == 9, 2).astype(int)
+    log = Log(Transitions(state, action, np.zeros(20), state, terminated=np.ones(20)), (0, 1), (0, 1))
+    known = weighted([[[0.0, 0, 1], [0, 1, 0]], [[0.0, 0, 1], [0, 0, 1]]], [[0.0, 0.0], [0.0, 1.0]], True)
+    value = bm.policy_value(jax.random.key(0), known, log, FirstExit(), initial=[1, 0], num_draws=20_000)
+    assert -0.01 < value.draws.min() < value.interval[0] < 0
+    assert abs(value.mean - 0.01) < 5 * value.error
+    assert value.sd == pytest.approx(0.1 * 2**0.5 * beta(1, 9).std(), rel=0.05)
+
+
 def test_states_that_a_log_never_left_are_told():
     """Of seven states the log leaves one: the answer says what stands for practice in the others, five by name."""
     log = Log(Transitions([0, 0], [0, 1], [0.0, 1.0], [1, 2], truncated=[True, True]), tuple("abcdefg"), (0, 1))
