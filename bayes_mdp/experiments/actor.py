@@ -39,7 +39,7 @@ from bayes_mdp.agents.common.replan import (
     ReplanRule,
     period_of,
 )
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, learnable_rewards, on_device, thin
 from bayes_mdp.experiments.rollout.time_loop import (
     RngKeys,
@@ -483,7 +483,7 @@ def check_num_envs(agent: Agent[Any], num_envs: int | None) -> None:
     """
     if num_envs is None or num_envs == 1:
         return
-    reasons = {LearnsFromEpisodes: "learns from whole episodes", PlansFromState: "plans for the state it is in"}
+    reasons = {EpisodeLearner: "learns from whole episodes", PlansFromState: "plans for the state it is in"}
     for ability, reason in reasons.items():
         if isinstance(agent, ability):
             raise ValueError(

@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import as_rule, rule_for
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
@@ -236,7 +236,7 @@ class RunConfig:
     def in_episodes(self) -> bool:
         """Whether the run is measured in episodes without a horizon."""
         goes_on = isinstance(self.objective, (Discounted, FirstExit))
-        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, LearnsFromEpisodes))
+        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, EpisodeLearner))
 
     @property
     def own_env(self) -> bool:
@@ -392,7 +392,7 @@ def _check_length(case: RunConfig) -> None:
             other_name == "num_episodes" and case.num_episodes is not None,
         )
         why = f" (only agents that learn from whole episodes count them, unlike {type(case.agent).__name__})"
-        why = why if in_episodes and not isinstance(case.agent, LearnsFromEpisodes) else ""
+        why = why if in_episodes and not isinstance(case.agent, EpisodeLearner) else ""
         raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other_name}{why}")
     check_count(name, getattr(case, name))
     steps = case.length * (case.horizon or 1)

@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import period_of
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
@@ -498,7 +498,7 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
     if layout.segment_length == 1:  # one transition, without an axis: `update` then needs no scatter of a block
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
     segment_is_episode = layout.episodic and layout.segment_length == layout.row_length
-    if isinstance(agent, LearnsFromEpisodes) and segment_is_episode:
+    if isinstance(agent, EpisodeLearner) and segment_is_episode:
         return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
     if isinstance(agent, Learner):
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))
