@@ -108,43 +108,12 @@ class ValueUncertainty(eqx.Module):
 
     def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
         """As xarray: dims `step` (where there is a horizon), `state`, `action`, labelled by the names of `space`."""
-        return uncertainty_dataset(self, space)
-
-
-@runtime_checkable
-class ValueVariance(Protocol):
-    """A posterior variance of values, however it was computed."""
-
-    @property
-    def q_variance(self) -> Float[Array, "*H S A"]:
-        """Of the values of pairs, squared units of the value."""
-        ...
-
-    @property
-    def v_variance(self) -> Float[Array, "*H S"]:
-        """Of the values of states."""
-        ...
-
-    @property
-    def validity(self) -> Validity:
-        """Whether it is exact, an upper bound or a heuristic, and why."""
-        ...
-
-
-def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -> "xr.Dataset":
-    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side.
-
-    Args:
-        answer: of a variance equation or of draws.
-        space: whose names become coordinates; None: indices.
-    """
-    arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
-    # The kind and the reason travel with the numbers.
-    attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
-    q_max = getattr(answer, "q_max", None)
-    if q_max is not None:
-        attributes["q_max"] = float(np.asarray(q_max))
-    return to_labelled_dataset(arrays, space, attributes)
+        arrays = {name: getattr(self, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
+        # The kind and the reason travel with the numbers.
+        attributes: dict[str, str | float] = {"validity": self.validity.kind, "reason": self.validity.reason}
+        if self.q_max is not None:
+            attributes["q_max"] = float(np.asarray(self.q_max))
+        return to_labelled_dataset(arrays, space, attributes)
 
 
 def to_labelled_dataset(

@@ -23,7 +23,6 @@ from bayes_mdp.agents.common.variance_equation import (
     Local,
     RowPosterior,
     ValueUncertainty,
-    ValueVariance,
     back_up,
     combine,
     compile_solver,
@@ -283,7 +282,7 @@ class ReturnVariance(eqx.Module):
 
 
 def return_variance(
-    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, epistemic: ValueVariance | None = None
+    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, epistemic: ValueUncertainty | None = None
 ) -> ReturnVariance:
     """Variance of the return of a policy under a posterior, split into epistemic and aleatoric. Traceable.
 
@@ -377,7 +376,7 @@ def _expected(mdp: MDP | SparseMDP, values: States) -> Pairs:
     return jax.vmap(lambda step, v: mdp.at(step).expected_next(v))(jnp.arange(len(values)), values)
 
 
-def _validity_of_cut(epistemic: ValueVariance, q: Pairs, v: States, total: Validity) -> Validity:
+def _validity_of_cut(epistemic: ValueUncertainty, q: Pairs, v: States, total: Validity) -> Validity:
     """The validity of the epistemic variance after it is cut to a total that may be too small.
 
     Args:
