@@ -120,6 +120,20 @@ class LawDraws(NamedTuple):
         return cls(np.asarray(rows), rewards, mean_of(rewards), np.full(cells, rewards.law is None))
 
 
+class DensityFacts(NamedTuple):
+    """What the evidence has to know of the densities of prior and data.
+
+    Args:
+        is_bent: a factor, an observation, a scale or a mask bends the prior, whose constant is then not known.
+        log_constant: log density of what the prior observes and tells of nothing, which is no part of the evidence.
+        lacks_factorials: the data are sums of rewards that do not hold all of their density (Poisson: no factorials).
+    """
+
+    is_bent: bool = False
+    log_constant: float = 0.0
+    lacks_factorials: bool = False
+
+
 def mean_of(rewards: RewardTable) -> Float[np.ndarray, "N *cells"]:
     """The mean reward of every draw and cell, in float64."""
     with jax.enable_x64(True):
@@ -523,19 +537,10 @@ class Fitted(Module):
         return False
 
     @property
-    def is_bent(self) -> bool:
-        """Whether a factor, an observation, a scale or a mask bends its prior, whose constant is then not known."""
-        return self.drawn_by is not None and not self.drawn_by.drawable
-
-    @property
-    def log_constant(self) -> float:
-        """Log density of what its prior observes and tells of nothing, which is no part of the evidence."""
-        return 0.0 if self.drawn_by is None else self.drawn_by.log_constant
-
-    @property
-    def lacks_factorials(self) -> bool:
-        """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
-        return False
+    def density_facts(self) -> DensityFacts:
+        """What the densities of its prior and of its data lack, or hold beside what is believed."""
+        recipe = self.drawn_by
+        return DensityFacts() if recipe is None else DensityFacts(not recipe.drawable, recipe.log_constant)
 
     def density_of_draws(self) -> "tuple[Model, PyTree]":
         """The density that its chains draw from, and the data that enter it.
