@@ -23,10 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from scipy.special import softmax
 
 from bayes_mdp.inference.integrals.importance import effective_size
 from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.layout import Section, as_html, as_text
@@ -240,6 +242,10 @@ class Fitted(Module):
 
     # Draws of what it believes.
 
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        return Sizes.of(self.space)
+
     @abc.abstractmethod
     def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
         """One draw of rows and reward laws, given component (or draw) `k`. Traceable.
@@ -373,8 +379,12 @@ class Fitted(Module):
         return {"method": self.method}
 
     def latent_sites(self) -> LatentSites | None:
-        """The latent sites beside rows and rewards; None: there are none."""
-        return None
+        """The latent sites beside rows and rewards, by weight, with the diagnostics of chains; None: there are none."""
+        if self.log_weights is None or not self.site_draws:
+            return None
+        weights = softmax(np.asarray(self.log_weights, np.float64))
+        ess, r_hat = ({}, {}) if self.chains is None else (self.chains.ess(), self.chains.r_hat())
+        return LatentSites(self.site_draws, weights, True, ess, r_hat)
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""

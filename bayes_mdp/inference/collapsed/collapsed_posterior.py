@@ -36,7 +36,7 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, SiteDraws
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
 from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, DensityFacts, Law
@@ -362,11 +362,11 @@ class CollapsedPosterior(HyperparameterMixture):
             **program_data(self.observed),
         }
 
-    def latent_sites(self) -> LatentSites:
+    def latent_sites(self) -> LatentSites | None:
         """The weighted values of the hyperparameters."""
         if self.integration is not None:
             return LatentSites(self.hyperparameters, self.weights, False, {}, {})
-        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
+        return super().latent_sites()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""
