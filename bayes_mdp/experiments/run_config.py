@@ -251,7 +251,7 @@ class RunConfig:
     @property
     def rule(self) -> ReplanRule:
         """When the agent plans."""
-        return rule_of(self.agent, self.objective)
+        return rule_for(as_rule(self.agent.replan), self.objective)
 
     @property
     def space(self) -> StateActionSpace:
@@ -350,11 +350,6 @@ def _check_leaves(name: str, record: object) -> None:
                 f"{name}{jax.tree_util.keystr(path)} is {described(leaf)}, expected a number or an array, or a field "
                 "that is static: eqx.field(static=True)"
             )
-
-
-def rule_of(agent: Agent, objective: Objective) -> ReplanRule:
-    """When an agent plans: by its own rule, or the default of the objective."""
-    return rule_for(as_rule(agent.replan), objective)
 
 
 def check_request(case: RunConfig) -> None:

@@ -446,7 +446,7 @@ def _simulate(
     times, steps = time + offsets, step + offsets if layout.episodic else jnp.zeros_like(offsets)
     env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
     act_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(keys.act, times)
-    uniform = jax.vmap(sim.uniform)(env_keys[:, 0])
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, dtype=sim.threshold.dtype))(env_keys[:, 0])
     restart = (
         jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
     )
