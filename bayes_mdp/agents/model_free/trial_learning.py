@@ -191,6 +191,9 @@ class EpisodeLearner(eqx.Module):
     def tables(self, problem: Problem) -> Tables:
         """The initial tables; q is -inf where an action is illegal.
 
+        Args:
+            problem: what is known of the MDP before any data.
+
         Raises:
             ValueError: the objective is the average reward, for which returns are not defined.
         """
