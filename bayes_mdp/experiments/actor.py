@@ -545,7 +545,7 @@ class Actor:
     ) -> None:
         check_actor(agent, space, objective, key, prior, initial)
         self._agent, self._problem = agent, Problem(space, objective, initial)
-        self._horizon = objective.horizon if isinstance(objective, Episodic) else None
+        self._horizon = objective.horizon
         self._key = plain_key(key)
         rule = rule_for(as_rule(agent.replan), objective)
         # Always due, as in a run: a trial may be cut at any step. (Under Episodic a trial is an episode.)

@@ -248,7 +248,7 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
         support, env = learnable_rewards(belief), known.environment
         if support is not None and env is not None:
-            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.horizon)
+            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.objective.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:

@@ -223,14 +223,9 @@ class RunConfig:
         return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
 
     @property
-    def horizon(self) -> int | None:
-        """Steps of an episode, or None."""
-        return self.objective.horizon if isinstance(self.objective, Episodic) else None
-
-    @property
     def length(self) -> int:
         """Number of episodes, or of steps (once checked)."""
-        return int((self.num_episodes if self.horizon or self.in_episodes else self.num_steps) or 0)
+        return int((self.num_episodes if self.objective.horizon or self.in_episodes else self.num_steps) or 0)
 
     @property
     def in_episodes(self) -> bool:
@@ -380,7 +375,7 @@ def check_request(case: RunConfig) -> None:
 
 def _check_length(case: RunConfig) -> None:
     names = ("num_steps", "num_episodes")
-    name, other_name = names[::-1] if case.horizon or case.in_episodes else names
+    name, other_name = names[::-1] if case.objective.horizon or case.in_episodes else names
     if getattr(case, other_name) is not None or getattr(case, name) is None:
         kind, in_episodes = (
             type(case.objective).__name__,
@@ -390,7 +385,7 @@ def _check_length(case: RunConfig) -> None:
         why = why if in_episodes and not isinstance(case.agent, EpisodeLearner) else ""
         raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other_name}{why}")
     check_count(name, getattr(case, name))
-    steps = case.length * (case.horizon or 1)
+    steps = case.length * (case.objective.horizon or 1)
     if steps > _MOST_STEPS:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
 
@@ -428,7 +423,7 @@ def check_sizes(case: RunConfig) -> None:
     """
     mdp, space, objective = case.environment.mdp, case.space, case.objective
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
-        if owned is not None and owned != case.horizon:
+        if owned is not None and owned != case.objective.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     check_prior_space(case.prior, space)
     if mdp.horizon is not None and space.horizon is None:

@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.mdp.objectives import require_objective, step_discount
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.mdp.protocols import NamesSharedParameters
 from bayes_mdp.mdp.validity import Kind, Validity
 from bayes_mdp.numerics.products import tensordot
@@ -299,7 +299,7 @@ def discount_of(objective: Objective) -> RealScalar:
     Raises:
         ValueError: `AverageReward`, for which the variance of a value does not exist. TypeError: no objective.
     """
-    return step_discount(require_objective(objective, "a variance", Discounted, Episodic, FirstExit))
+    return require_objective(objective, "a variance", Discounted, Episodic, FirstExit).discount
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:
@@ -355,7 +355,7 @@ def problem_of(
     # Objective and MDP fit each other.
     check_problem(mean, objective)
     array = policy_of(policy, labels_of(posterior), objective)
-    actions_or_probs = read_policy(array, mean, horizon=horizon_of(objective))
+    actions_or_probs = read_policy(array, mean, horizon=objective.horizon)
     require_variances(posterior)
     return mean, actions_or_probs
 
@@ -379,15 +379,6 @@ def require_variances(posterior: object) -> None:
             jax.tree.map(lambda array: array[index[0]], posterior.components).expected_reward_variance()
 
 
-def horizon_of(objective: Objective) -> int | None:
-    """Steps of an episode, where they are fixed.
-
-    Args:
-        objective: any.
-    """
-    return objective.horizon if isinstance(objective, Episodic) else None
-
-
 def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
     """Why a pair that is unknown in any component may be visited again (see `cycle_reason`); None: none is.
 
@@ -400,7 +391,7 @@ def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike
     # Which pairs are unknown, in any component.
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
-    return cycle_reason(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
+    return cycle_reason(mean, policy_probs(policy, mean, horizon=objective.horizon), unknown)
 
 
 def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective: Objective) -> Backup:

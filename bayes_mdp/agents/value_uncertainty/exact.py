@@ -28,7 +28,6 @@ from bayes_mdp.agents.common.variance_equation import (
     compile_solver,
     cycle_reason,
     discount_of,
-    horizon_of,
     next_values,
     only_legal,
     over_components,
@@ -372,7 +371,7 @@ def value_covariance(
             `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, _WHO)
-    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    probs = policy_probs(policy, mean, horizon=objective.horizon)
     _check_memory(posterior, mean, objective)
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
@@ -410,7 +409,7 @@ def _with_variances(
 
 def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objective) -> None:
     """Refuse covariances that would not fit: of the values of all states at every step, and with those of all pairs."""
-    n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
+    n, steps = mean.n_states, objective.horizon or 1
     # Each component of a mixture has covariances of its own.
     components = posterior.weights.shape[0] if can_split(posterior) else 1
     # Six arrays [S A S] at the peak, and the answers of all steps.

@@ -27,7 +27,6 @@ from bayes_mdp.agents.common.variance_equation import (
     combine,
     compile_solver,
     discount_of,
-    horizon_of,
     moments_of_plan,
     next_values,
     only_legal,
@@ -311,7 +310,7 @@ def return_variance(
     who = "return_variance"
     mean, policy = problem_of(posterior, policy, objective, who)
     require_ability(posterior.components if can_split(posterior) else posterior, CanPredict, who)
-    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    probs = policy_probs(policy, mean, horizon=objective.horizon)
     # The total first; the epistemic part is cut to it, and the rest is aleatoric.
     parts = _return_parts(posterior, probs, objective)
     reason = revisit_reason(posterior, mean, policy, objective)

@@ -102,7 +102,7 @@ def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False
         ends, values: see `Layout`.
         refits: the belief may have to be refitted, which happens between chunks.
     """
-    period, horizon, length = period_of(case.rule, case.objective), case.horizon, case.length
+    period, horizon, length = period_of(case.rule, case.objective), case.objective.horizon, case.length
     if horizon is None:
         # Rows are the steps between checkpoints: about `num_checkpoints` of them, a whole number of segments each.
         # Where the period of plans is not known before the run, every step may be followed by one.
