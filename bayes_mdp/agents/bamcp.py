@@ -20,7 +20,7 @@ from bayes_mdp.agents.common.table_policies import OneAction
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Policy, Problem, Transitions
 from bayes_mdp.mdp.agent import DecisionPoint
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.mdp.objectives import require_objective, step_discount
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.planning.kept_tree import (
     INDEX,
@@ -227,7 +227,7 @@ class BAMCP(eqx.Module):
             problem, state, transition, weight: as of `Learner.observe`.
         """
         # Q(s, a) += alpha (r + gamma max_a' Q(s', a') - Q(s, a)), over legal actions, 0 after an end.
-        q, gamma = state.rollout_q, step_discount(problem.objective)
+        q, gamma = state.rollout_q, problem.objective.discount
         start, action, next_state = transition.state, transition.action, transition.next_state
         ended = jnp.zeros((), bool) if transition.terminated is None else transition.terminated
         legal = problem.space.legal
@@ -351,13 +351,13 @@ def search(
         problem.initial,
         jnp.asarray(at.state, INDEX),
         jnp.asarray(at.step, INDEX),
-        jnp.asarray(step_discount(objective), float),
+        jnp.asarray(objective.discount, float),
         jnp.asarray(jnp.nan if exploration is None else exploration, float),
         jnp.asarray(random_rollouts, float),
         jnp.asarray(rollout_q, float),
         kept,
     )
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    horizon = objective.horizon
     shape_of = lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype)  # noqa: E731
     shapes: Any = jax.tree.map(shape_of, SearchOutput(inputs.state, kept))
     # A pure callback: under `vmap` the host gets a leading axis of seeds.

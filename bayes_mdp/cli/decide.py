@@ -423,7 +423,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     import bayes_mdp as bm
     from bayes_mdp.decisions.information.expected_gain import check_sizes
-    from bayes_mdp.experiments.registry_names import find_program
+    from bayes_mdp.experiments.registry_names import import_function
     from bayes_mdp.utils.files import new_folder
     from bayes_mdp.utils.validation import check_names
 
@@ -431,7 +431,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     check_sizes(arguments.points, arguments.inner)
     wtp = _wtp(arguments.wtp)
     studies = [_study(text) for text in arguments.study]
-    model = bm.strategies.decision_model(find_program(arguments.model), key=key)
+    what = "a function without arguments that returns strategy -> outcomes"
+    model = bm.strategies.decision_model(import_function("model", arguments.model, what), key=key)
     if arguments.strategies is not None:
         model = model.select([name.strip() for name in arguments.strategies.split(",")])
     groups = _groups(arguments.sites, model)

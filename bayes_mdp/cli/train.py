@@ -129,9 +129,9 @@ def _environments(name: str, num_envs: int, *, import_module: bool) -> Environme
 
     `import_module`: whether a user, not a file, names it, so that it may import a module.
     """
-    from bayes_mdp.experiments.training.vector_env import find_hosted, find_observed, is_hosted
+    from bayes_mdp.experiments.training.vector_env import HOSTED, find_hosted, find_observed
 
-    if is_hosted(name):
+    if name.partition(":")[0] in HOSTED:
         return find_hosted(name, num_envs, import_module=import_module)
     return find_observed(name), None
 

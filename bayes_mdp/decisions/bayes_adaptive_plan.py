@@ -14,7 +14,7 @@ from bayes_mdp.decisions.policy_evaluation import describe_objective
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.untried_rewards import TRIED, UntriedRewards, untried_rewards
 from bayes_mdp.mdp import Objective, StateActionSpace
-from bayes_mdp.mdp.objectives import Discounted, Episodic, FirstExit, require_objective, step_discount
+from bayes_mdp.mdp.objectives import Discounted, Episodic, FirstExit, require_objective
 from bayes_mdp.mdp.protocols import CanSampleLazily
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.planning.kept_tree import check_lazy, check_tree, require_lazy, require_numba
@@ -286,8 +286,8 @@ def _search(
     check_lazy(shapes)
     with jax.enable_x64(True):
         arrays = jax.tree.map(np.asarray, belief.lazy_belief(key_draws, options.num_draws, options.reward_bins))
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
-    discount = float(np.asarray(step_discount(objective)))
+    horizon = objective.horizon
+    discount = float(np.asarray(objective.discount))
     return Search(
         arrays,
         space.legal,

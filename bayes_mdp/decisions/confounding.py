@@ -30,7 +30,6 @@ from bayes_mdp.inference.draws.weighted_samples import PosteriorSamples, posteri
 from bayes_mdp.mdp import MDP, CanSample, Discounted, Episodic, Objective, PolicyLike, SparseMDP, StateActionSpace
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.planning.extended_mdp import least_rows, solve_listed
 from bayes_mdp.utils.typing import ArrayLike, InitialLike, RealScalar
@@ -350,7 +349,7 @@ def _extreme(case: _Case, factor: float, *, least: bool) -> float:
     """The least (or greatest) value from the start."""
     if isinstance(case.objective, Episodic):
         return _by_steps(case, case.objective, factor, least)
-    return _stationary(case, float(step_discount(case.objective)), factor, least)
+    return _stationary(case, float(case.objective.discount), factor, least)
 
 
 def _by_steps(case: _Case, objective: Episodic, factor: float, least: bool) -> float:

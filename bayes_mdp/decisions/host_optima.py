@@ -33,7 +33,6 @@ from bayes_mdp.decisions.host_values import (
 )
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero, pairs_of_mdp
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.mdp.protocols import CanMean, HasVariances
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve as plan
@@ -83,7 +82,7 @@ def action_values(
             q[objective.horizon - 1 - i, step.rows.state, step.rows.action] = step.q[0]
         return q
     chains = PolicyPairs(rows, policy).chains(drawn)
-    rate = float(step_discount(objective))
+    rate = float(objective.discount)
     # Relative values for an average reward: anchored at the first state.
     values = solve(chains, rate, chains.reward, anchored=isinstance(objective, AverageReward))
     q = np.full(policy.shape, np.nan)
@@ -128,7 +127,7 @@ def policy_slopes(
     values, time = values_and_time(chains, objective, start)
     # The end has value zero.
     later = np.append(values, np.zeros((len(values), 1)), -1)
-    q = drawn.reward + float(step_discount(objective)) * expected_values(rows, drawn.probs, later)
+    q = drawn.reward + float(objective.discount) * expected_values(rows, drawn.probs, later)
     slopes = np.zeros((len(q), *policy.shape))
     slopes[:, rows.state, rows.action] = time[:, rows.state] * q
     return slopes
@@ -465,7 +464,7 @@ def _policy_iteration(
     choices: Choices, objective: Objective, chosen: Int[np.ndarray, "N S"]
 ) -> tuple[Optima, Bool[np.ndarray, " N"]]:
     """Howard's policy iteration; the answers, and which draws have a stable policy."""
-    rate = float(step_discount(objective))
+    rate = float(objective.discount)
     anchored = isinstance(objective, AverageReward)
     chosen = chosen.copy()
     values, q = np.zeros(chosen.shape), np.zeros(choices.reward.shape)
@@ -653,7 +652,7 @@ def first_order_variance(
         # Of actions that it takes: an illegal one has no value.
         values = (policy * np.where(policy > 0, q, 0.0)).sum(-1)
         # Var over rows of p . v, for the values of the mean MDP.
-        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(step_discount(objective))))
+        spread = np.asarray(believed.bellman_variance(jnp.asarray(values), float(objective.discount)))
     time = pair_time(rows, drawn, policy, objective, np.asarray(start, np.float64))
     # Rows are independent: variances add, each by the square of its time.
     return values, np.where(time > 0, time**2 * spread, 0.0)

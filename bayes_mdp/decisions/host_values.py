@@ -25,7 +25,6 @@ from scipy.linalg.lapack import dgetrf, dgetrs  # pyright: ignore[reportAttribut
 
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, mostly_zero
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Objective
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning import evaluate
 from bayes_mdp.planning.occupancy import recurrent_classes
 
@@ -436,7 +435,7 @@ def occupancy(chains: Chains, objective: Objective, start: Float[np.ndarray, " S
     """
     # mu (I - discount P) = start: the adjoint of the system of the values.
     if not isinstance(objective, AverageReward):
-        discount = float(step_discount(objective))
+        discount = float(objective.discount)
         return solve(chains, discount, np.broadcast_to(start, chains.reward.shape).copy(), adjoint=True)
     # From mu (I - P) = 0 and sum mu = 1: mu (I - P + 1 e_0') = e_0'.
     first = np.zeros_like(chains.reward)
@@ -455,7 +454,7 @@ def values_and_time(chains: Chains, objective: Objective, start: Float[np.ndarra
         objective: Discounted, FirstExit or AverageReward.
         start: distribution of the first state.
     """
-    rate, size = float(step_discount(objective)), chains.reward.shape[1]
+    rate, size = float(objective.discount), chains.reward.shape[1]
     average = isinstance(objective, AverageReward)
     largest = max(DIRECT, DIRECT_SLOW) if rate < 1 else DIRECT_UNDISCOUNTED
     if average or not isinstance(chains.matrix, np.ndarray) or not FACTORED <= size <= largest:

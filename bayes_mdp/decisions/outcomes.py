@@ -14,7 +14,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from bayes_mdp.inference.pair_draws import CanDrawOutcome, Drawn, PairDraws, PairRows
 from bayes_mdp.mdp import MDP, AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_tables import refuse_labels
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.messages import see
 from bayes_mdp.utils.typing import AnyArray, ArrayLike
 from bayes_mdp.utils.validation import as_real, check_bool, check_finite, check_number, check_type, described
@@ -252,8 +251,8 @@ def read_outcome(
     argument = f"outcomes[{name!r}]"
     # Its own discount, the horizon of the objective.
     summed = _objective(argument, outcome, objective)
-    steps = objective.horizon if isinstance(objective, Episodic) else None
-    return _pair_reward(argument, outcome, shape[-2:], ends, steps, float(step_discount(summed))), summed
+    steps = objective.horizon
+    return _pair_reward(argument, outcome, shape[-2:], ends, steps, float(summed.discount)), summed
 
 
 def _objective(what: str, outcome: Outcome, objective: Objective) -> Objective:

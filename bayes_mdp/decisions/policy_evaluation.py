@@ -615,7 +615,7 @@ def _values_in_draws(
         excess, ends = row_faults(rows, drawn)
         if isinstance(objective, AverageReward):
             require_endless(ends, first)
-        horizons = [summed.horizon if isinstance(summed, Episodic) else None for _, summed in jobs.values()]
+        horizons = [summed.horizon for _, summed in jobs.values()]
         each_paid = [  # None: the reward of the draws themselves
             None if reward is None else _paid(reward, rows, drawn, horizon)
             for (reward, _), horizon in zip(jobs.values(), horizons, strict=True)
@@ -842,7 +842,7 @@ def read_action_probs(
 
     Host side, in float64 whatever the caller's precision.
     """
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    horizon = objective.horizon
     # Labels, logs and `Policy` objects become one array.
     try:
         with jax.enable_x64(True):

@@ -35,7 +35,7 @@ from bayes_mdp.inference.mixtures import Mixture
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, pair_draws
 from bayes_mdp.mdp import Discounted, Episodic, FirstExit, Objective, PolicyOrLabels
 from bayes_mdp.mdp.abilities import Sizes
-from bayes_mdp.mdp.objectives import require_objective, step_discount
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import InitialLike
@@ -218,7 +218,7 @@ def _split_draws(
     start: Float[np.ndarray, " S"],
 ) -> tuple[Float[np.ndarray, " N"], ...]:
     """V and Var(return) of every draw from the start, a bound on the error of V, and how far rows are off."""
-    drawn, rate = Drawn(laws.probs, rows.expectation(laws.probs, laws.mean)), float(step_discount(objective))
+    drawn, rate = Drawn(laws.probs, rows.expectation(laws.probs, laws.mean)), float(objective.discount)
     end = np.zeros((len(drawn.probs), 1))
     if isinstance(objective, Episodic):
         answer = episodic_values(rows, drawn, policy, objective)

@@ -37,9 +37,11 @@ from bayes_mdp.agents.common.replan import (
     EverySteps,
     Geometric,
     ReplanRule,
+    as_rule,
     period_of,
+    rule_for,
 )
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.rollout.run_beliefs import Refits, initial_belief, learnable_rewards, on_device, thin
 from bayes_mdp.experiments.rollout.time_loop import (
     RngKeys,
@@ -55,7 +57,6 @@ from bayes_mdp.experiments.run_config import (
     PriorLike,
     check_agent,
     check_prior_space,
-    rule_of,
 )
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.mdp import (
@@ -295,11 +296,9 @@ class ActorCore:
         self._reward[i] = reward
         self._count = i + 1
 
-    def _buffer(self) -> Buffer:
-        return Buffer(self._columns, self._reward, self._count)
-
     def _state_leaves(self) -> Leaves:
-        return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, self._buffer())]
+        buffer = Buffer(self._columns, self._reward, self._count)
+        return [*self._leaves[: self._programs.num_fixed], *self._programs.learn(self._leaves, buffer)]
 
     def plan(self, time: int, env_times: list[int], place: tuple[int, int]) -> None:
         """Learn from what is buffered, infer anew a belief whose draws have degenerated, plan, fill the table.
@@ -312,9 +311,9 @@ class ActorCore:
         if self.refits.needed:
             self._renew(time)
         # One call: learn, plan, fill the table.
-        clock = np.array([time, *env_times], np.int32)
+        buffer, clock = Buffer(self._columns, self._reward, self._count), np.array([time, *env_times], np.int32)
         mutable_leaves, self.policy, table = self._programs.plan(
-            self._leaves, self._buffer(), self._words, clock, np.array(place, np.int32)
+            self._leaves, buffer, self._words, clock, np.array(place, np.int32)
         )
         self._leaves[self._programs.num_fixed :] = mutable_leaves
         # On the host, where an action is one look-up.
@@ -483,7 +482,7 @@ def check_num_envs(agent: Agent[Any], num_envs: int | None) -> None:
     """
     if num_envs is None or num_envs == 1:
         return
-    reasons = {LearnsFromEpisodes: "learns from whole episodes", PlansFromState: "plans for the state it is in"}
+    reasons = {EpisodeLearner: "learns from whole episodes", PlansFromState: "plans for the state it is in"}
     for ability, reason in reasons.items():
         if isinstance(agent, ability):
             raise ValueError(
@@ -546,9 +545,9 @@ class Actor:
     ) -> None:
         check_actor(agent, space, objective, key, prior, initial)
         self._agent, self._problem = agent, Problem(space, objective, initial)
-        self._horizon = objective.horizon if isinstance(objective, Episodic) else None
+        self._horizon = objective.horizon
         self._key = plain_key(key)
-        rule = rule_of(agent, objective)
+        rule = rule_for(as_rule(agent.replan), objective)
         # Always due, as in a run: a trial may be cut at any step. (Under Episodic a trial is an episode.)
         if isinstance(rule, EveryLearnedEpisode) and not isinstance(objective, Episodic):
             rule = EverySteps(1)

@@ -1,5 +1,6 @@
 """`run` in a Gymnasium environment: seeds one after the other, step by step through an `Actor`, the same Dataset."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,35 +49,28 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class SeedRewards:
-    """Rewards of the rows of one seed.
+def play(
+    opened: SingleEnv | ParallelEnvs, actor: Actor, layout: Layout, finish: Callable[[int], None], *, seed: int
+) -> Float[np.ndarray, " rows"]:
+    """The rewards of all rows of one seed, whether of one environment or of parallel ones.
 
     Args:
+        opened: the environments.
+        actor: chooses, and learns.
         layout: rows are episodes, or the steps between two checkpoints.
-        bar: advances with every finished row.
-        first_row: the first row of this seed among the rows of all seeds.
+        finish: is told how many rows are over.
+        seed: of the environments.
     """
-
-    def __init__(self, layout: Layout, bar: Progress, first_row: int) -> None:
-        self.layout, self.reward = layout, np.zeros(layout.num_rows)
-        self._bar, self._first_row = bar, first_row
-
-    def finish(self, rows: int) -> None:
-        """Advance the bar to so many rows of this seed."""
-        self._bar.advance(self._first_row + rows)
-
-
-def play(opened: SingleEnv | ParallelEnvs, actor: Actor, record: SeedRewards, *, seed: int) -> None:
-    """All rows, whether of one environment or of parallel ones."""
     if isinstance(opened, ParallelEnvs):
-        _play_parallel(opened, actor, record, seed)
-    else:
-        _play_one(opened, actor, record, seed)
+        return _play_parallel(opened, actor, layout, finish, seed)
+    return _play_one(opened, actor, layout, finish, seed)
 
 
-def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -> None:
+def _play_one(
+    opened: SingleEnv, actor: Actor, layout: Layout, finish: Callable[[int], None], seed: int
+) -> Float[np.ndarray, " rows"]:
     """One environment: rows of steps, or episodes."""
-    layout, begins = record.layout, True
+    rewards, begins = np.zeros(layout.num_rows), True
     observation, first_seed = -1, seed
     for row in range(layout.num_rows):
         # Steps: an episode may go on in the next row. Episodes: every row is one.
@@ -95,16 +89,19 @@ def _play_one(opened: SingleEnv, actor: Actor, record: SeedRewards, seed: int) -
             observation, begins = next_state, terminated or truncated
             if begins and layout.episodic:
                 break
-        record.reward[row] = total
-        record.finish(row + 1)
+        rewards[row] = total
+        finish(row + 1)
+    return rewards
 
 
-def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed: int) -> None:
+def _play_parallel(
+    opened: ParallelEnvs, actor: Actor, layout: Layout, finish: Callable[[int], None], seed: int
+) -> Float[np.ndarray, " rows"]:
     """Parallel environments, whose transitions are counted one after the other; those after the last are dropped."""
-    count = (Episodes if record.layout.episodic else Steps)(opened.num_envs, record.layout)
+    rewards, count = np.zeros(layout.num_rows), (Episodes if layout.episodic else Steps)(opened.num_envs, layout)
     observation = opened.reset(seed)
     actor.reset(observation, mask=count.plays)
-    while count.goes_on:
+    while count.rows_over < layout.num_rows:
         action = np.asarray(actor.act(observation))
         # Where H steps are over: an environment that goes on is refused, since it cannot be made to reset.
         step = opened.step(action, count.last)
@@ -112,61 +109,48 @@ def _play_parallel(opened: ParallelEnvs, actor: Actor, record: SeedRewards, seed
         ends = (step.terminated, step.truncated)
         # The state of the transition, and not the one that is shown: that may be of a new episode.
         actor.observe(observation, action, step.reward, step.next_state, *ends, mask=counted)
-        np.add.at(record.reward, rows[counted], step.reward[counted])
+        np.add.at(rewards, rows[counted], step.reward[counted])
         actor.reset(step.observation, mask=step.begins & count.plays)
         observation = step.observation
-        record.finish(count.rows_over)
+        finish(count.rows_over)
+    return rewards
 
 
 class Steps:
-    """Which transitions count in a run of `num_steps`, and in which row."""
+    """Which transitions count in a run of `num_steps`, and in which row; `rows_over` rows are finished."""
 
     def __init__(self, num_envs: int, layout: Layout) -> None:
-        self._layout, self._taken = layout, 0
+        self._layout, self._taken, self.rows_over = layout, 0, 0
         self.plays, self.last = np.ones(num_envs, bool), np.zeros(num_envs, bool)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether steps are left."""
-        return self._taken < self._layout.num_steps
-
-    @property
-    def rows_over(self) -> int:
-        """Rows that are finished."""
-        return min(self._taken // self._layout.row_length, self._layout.num_rows)
 
     def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their rows."""
         # Transitions of one step are numbered in the order of the environments.
-        time = self._taken + np.cumsum(step.happened) - 1
-        counted = step.happened & (time < self._layout.num_steps)
+        layout, time = self._layout, self._taken + np.cumsum(step.happened) - 1
+        counted = step.happened & (time < layout.num_steps)
         self._taken += int(counted.sum())
-        return counted, time // self._layout.row_length
+        # The last row may be a short one.
+        self.rows_over = layout.num_rows if self._taken == layout.num_steps else self._taken // layout.row_length
+        return counted, time // layout.row_length
 
 
 class Episodes:
-    """Which transitions count in a run of episodes, numbered in the order in which they begin."""
+    """Which transitions count in a run of episodes, numbered in the order in which they begin.
+
+    `plays`: the environments whose episode counts (no other is begun beyond the last); `last`: whether their next step
+    is the last of it; `rows_over` episodes are finished.
+    """
 
     def __init__(self, num_envs: int, layout: Layout) -> None:
         self._layout, self._next = layout, num_envs
         # The first episodes are those of the environments, in their order.
         self._row, self._step = np.arange(num_envs), np.zeros(num_envs, int)
         self.rows_over = 0
+        self._look()
 
-    @property
-    def plays(self) -> Bool[np.ndarray, " B"]:
-        """Bool[B], the environments whose episode counts (no other is begun beyond the last)."""
-        return self._row < self._layout.num_rows
-
-    @property
-    def last(self) -> Bool[np.ndarray, " B"]:
-        """Bool[B], whether the next step is the last of an episode that counts."""
-        return self.plays & (self._step == self._layout.row_length - 1)
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether episodes are left."""
-        return self.rows_over < self._layout.num_rows
+    def _look(self) -> None:
+        self.plays = self._row < self._layout.num_rows
+        self.last = self.plays & (self._step == self._layout.row_length - 1)
 
     def take(self, step: Step) -> tuple[Bool[np.ndarray, " B"], Int[np.ndarray, " B"]]:
         """Which environments count, and their episodes."""
@@ -178,6 +162,7 @@ class Episodes:
         self._row[ended] = self._next + np.arange(ended.sum())
         self._next += int(ended.sum())
         self.rows_over += int(ended.sum())
+        self._look()
         return counted, rows
 
 
@@ -263,7 +248,7 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
         support, env = learnable_rewards(belief), known.environment
         if support is not None and env is not None:
-            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.horizon)
+            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.objective.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:
@@ -325,10 +310,12 @@ def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[F
     actor = Actor(case.agent, case.space, objective=case.objective, key=key, prior=belief, initial=initial)
     # Gymnasium takes a seed of 31 bits: those of the stream that a compiled run draws its environment from.
     words = jax.random.key_data(streams(key).env)
-    record = SeedRewards(prepared.layout, bar, first_row=seed * prepared.layout.num_rows)
+    first_row = seed * prepared.layout.num_rows
     try:
-        play(opened, actor, record, seed=int(words[1]) >> 1)
+        reward = play(
+            opened, actor, prepared.layout, lambda rows: bar.advance(first_row + rows), seed=int(words[1]) >> 1
+        )
     finally:
         if is_new:
             opened.env.close()
-    return record.reward, actor
+    return reward, actor

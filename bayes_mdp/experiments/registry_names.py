@@ -37,15 +37,6 @@ def find_prior(name: str) -> "Prior":
     return import_function("prior", name, "a function space -> MDPSpec")
 
 
-def find_program(name: str) -> Callable[[], Any]:
-    """The decision model of "FILE.py:FUNCTION" or "MODULE:FUNCTION" (also of this folder).
-
-    Raises:
-        ValueError: no such file, module or function.
-    """
-    return import_function("model", name, "a function without arguments that returns strategy -> outcomes")
-
-
 def import_function(argument: str, name: str, what: str) -> Callable[..., Any]:
     """The function of "MODULE:FUNCTION" or "FILE.py:FUNCTION", whose code is run.
 

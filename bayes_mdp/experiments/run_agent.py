@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
 from bayes_mdp.experiments.results import FORMAT, json_attributes, save_result, to_dataset
@@ -39,7 +40,6 @@ from bayes_mdp.experiments.rollout.sweep_loop import (
     HashedStates,
     HashIndex,
     SeedState,
-    SweepLearner,
     TabularStates,
     begin_all,
     play,
@@ -261,8 +261,8 @@ def prepare_episodes(case: RunConfig) -> PreparedEpisodes:
     return PreparedEpisodes(layout, setting, keys, listed)
 
 
-def _learner(case: RunConfig) -> SweepLearner:
-    if not isinstance(case.agent, SweepLearner):
+def _learner(case: RunConfig) -> EpisodeLearner:
+    if not isinstance(case.agent, EpisodeLearner):
         raise TypeError(f"agent is a {type(case.agent).__name__}, expected one that learns from whole episodes")
     return case.agent
 

@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from bayes_mdp.agents import Learner
 from bayes_mdp.agents.common.replan import as_rule, rule_for
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.inference.draws.methods import Method
 from bayes_mdp.inference.route import METHODS
 from bayes_mdp.mdp import (
@@ -223,20 +223,15 @@ class RunConfig:
         return self.asked_regret or ("objective" if isinstance(self.objective, Episodic) else "average")
 
     @property
-    def horizon(self) -> int | None:
-        """Steps of an episode, or None."""
-        return self.objective.horizon if isinstance(self.objective, Episodic) else None
-
-    @property
     def length(self) -> int:
         """Number of episodes, or of steps (once checked)."""
-        return int((self.num_episodes if self.horizon or self.in_episodes else self.num_steps) or 0)
+        return int((self.num_episodes if self.objective.horizon or self.in_episodes else self.num_steps) or 0)
 
     @property
     def in_episodes(self) -> bool:
         """Whether the run is measured in episodes without a horizon."""
         goes_on = isinstance(self.objective, (Discounted, FirstExit))
-        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, LearnsFromEpisodes))
+        return goes_on and self.num_episodes is not None and bool(isinstance(self.agent, EpisodeLearner))
 
     @property
     def own_env(self) -> bool:
@@ -251,7 +246,7 @@ class RunConfig:
     @property
     def rule(self) -> ReplanRule:
         """When the agent plans."""
-        return rule_of(self.agent, self.objective)
+        return rule_for(as_rule(self.agent.replan), self.objective)
 
     @property
     def space(self) -> StateActionSpace:
@@ -352,11 +347,6 @@ def _check_leaves(name: str, record: object) -> None:
             )
 
 
-def rule_of(agent: Agent, objective: Objective) -> ReplanRule:
-    """When an agent plans: by its own rule, or the default of the objective."""
-    return rule_for(as_rule(agent.replan), objective)
-
-
 def check_request(case: RunConfig) -> None:
     """Refuse arguments that fit no environment.
 
@@ -385,17 +375,17 @@ def check_request(case: RunConfig) -> None:
 
 def _check_length(case: RunConfig) -> None:
     names = ("num_steps", "num_episodes")
-    name, other_name = names[::-1] if case.horizon or case.in_episodes else names
+    name, other_name = names[::-1] if case.objective.horizon or case.in_episodes else names
     if getattr(case, other_name) is not None or getattr(case, name) is None:
         kind, in_episodes = (
             type(case.objective).__name__,
             other_name == "num_episodes" and case.num_episodes is not None,
         )
         why = f" (only agents that learn from whole episodes count them, unlike {type(case.agent).__name__})"
-        why = why if in_episodes and not isinstance(case.agent, LearnsFromEpisodes) else ""
+        why = why if in_episodes and not isinstance(case.agent, EpisodeLearner) else ""
         raise ValueError(f"{kind} runs are measured in {name}, expected it and not {other_name}{why}")
     check_count(name, getattr(case, name))
-    steps = case.length * (case.horizon or 1)
+    steps = case.length * (case.objective.horizon or 1)
     if steps > _MOST_STEPS:
         raise ValueError(f"{name} is {getattr(case, name)} ({steps} steps), expected at most {_MOST_STEPS} steps")
 
@@ -433,7 +423,7 @@ def check_sizes(case: RunConfig) -> None:
     """
     mdp, space, objective = case.environment.mdp, case.space, case.objective
     for name, owned in (("env", mdp.horizon), ("space", space.horizon)):
-        if owned is not None and owned != case.horizon:
+        if owned is not None and owned != case.objective.horizon:
             raise ValueError(f"objective is {objective}, expected Episodic({owned}): {name} has {owned} steps")
     check_prior_space(case.prior, space)
     if mdp.horizon is not None and space.horizon is None:

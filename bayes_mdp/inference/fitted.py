@@ -23,10 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from scipy.special import softmax
 
 from bayes_mdp.inference.integrals.importance import effective_size
 from bayes_mdp.inference.summary import LatentSites, PairMoments, layout_of
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
+from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.transitions import without_rewards
 from bayes_mdp.models.mdp_spec import Prior, RewardTable
 from bayes_mdp.utils.layout import Section, as_html, as_text
@@ -118,6 +120,20 @@ class LawDraws(NamedTuple):
         rewards = jax.tree.map(np.asarray, rewards)
         cells = rows.shape[1:] if rewards.by_outcome else rows.shape[1:-1]
         return cls(np.asarray(rows), rewards, mean_of(rewards), np.full(cells, rewards.law is None))
+
+
+class DensityFacts(NamedTuple):
+    """What the evidence has to know of the densities of prior and data.
+
+    Args:
+        is_bent: a factor, an observation, a scale or a mask bends the prior, whose constant is then not known.
+        log_constant: log density of what the prior observes and tells of nothing, which is no part of the evidence.
+        lacks_factorials: the data are sums of rewards that do not hold all of their density (Poisson: no factorials).
+    """
+
+    is_bent: bool = False
+    log_constant: float = 0.0
+    lacks_factorials: bool = False
 
 
 def mean_of(rewards: RewardTable) -> Float[np.ndarray, "N *cells"]:
@@ -225,6 +241,10 @@ class Fitted(Module):
         }
 
     # Draws of what it believes.
+
+    def sizes(self) -> Sizes:
+        """What all draws have in common (`CanDrawPairs`)."""
+        return Sizes.of(self.space)
 
     @abc.abstractmethod
     def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
@@ -359,8 +379,12 @@ class Fitted(Module):
         return {"method": self.method}
 
     def latent_sites(self) -> LatentSites | None:
-        """The latent sites beside rows and rewards; None: there are none."""
-        return None
+        """The latent sites beside rows and rewards, by weight, with the diagnostics of chains; None: there are none."""
+        if self.log_weights is None or not self.site_draws:
+            return None
+        weights = softmax(np.asarray(self.log_weights, np.float64))
+        ess, r_hat = ({}, {}) if self.chains is None else (self.chains.ess(), self.chains.r_hat())
+        return LatentSites(self.site_draws, weights, True, ess, r_hat)
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -523,19 +547,10 @@ class Fitted(Module):
         return False
 
     @property
-    def is_bent(self) -> bool:
-        """Whether a factor, an observation, a scale or a mask bends its prior, whose constant is then not known."""
-        return self.drawn_by is not None and not self.drawn_by.drawable
-
-    @property
-    def log_constant(self) -> float:
-        """Log density of what its prior observes and tells of nothing, which is no part of the evidence."""
-        return 0.0 if self.drawn_by is None else self.drawn_by.log_constant
-
-    @property
-    def lacks_factorials(self) -> bool:
-        """Whether its data are sums of rewards that do not hold all of their density (Poisson: no factorials)."""
-        return False
+    def density_facts(self) -> DensityFacts:
+        """What the densities of its prior and of its data lack, or hold beside what is believed."""
+        recipe = self.drawn_by
+        return DensityFacts() if recipe is None else DensityFacts(not recipe.drawable, recipe.log_constant)
 
     def density_of_draws(self) -> "tuple[Model, PyTree]":
         """The density that its chains draw from, and the data that enter it.

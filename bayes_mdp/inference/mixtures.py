@@ -46,7 +46,6 @@ from bayes_mdp.inference.fitted import Fitted, Law, LawDraws, draw_batch
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, key_of_outcome, pair_draws_of_samples, varies
 from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
 from bayes_mdp.mdp.protocols import PriorWeight
@@ -139,10 +138,6 @@ class MixturePosterior(Fitted):
         key_component, key_mdp = jax.random.split(key)
         k = jax.random.categorical(key_component, jnp.asarray(self.log_weights))
         return self.component(k).sample(key_mdp)
-
-    def sizes(self) -> Sizes:
-        """What all draws have in common (`CanDrawPairs`)."""
-        return Sizes.of(self.space)
 
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:
         """A stream of draws of the needed pairs, by NumPy (`CanDrawPairs`): a component by weight, then its pairs.

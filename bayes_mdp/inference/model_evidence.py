@@ -505,7 +505,7 @@ def evidence(posterior: Fitted, key: PRNGKeyArray | None = None) -> Evidence:
         )
     if posterior.is_batch:
         raise ValueError("posterior is a batch (its arrays have extra leading axes), expected one posterior")
-    if posterior.lacks_factorials:
+    if posterior.density_facts.lacks_factorials:
         raise ValueError(_SUMS)
     with stage("evidence"):
         estimate = _exact(posterior) if posterior.in_closed_form else _estimate(key, posterior)
@@ -552,7 +552,7 @@ def _integrate(integration: Integration, posterior: Fitted) -> Evidence:
         ValueError: the prior has no normalising constant that is known.
     """
     value = float(integration.log_evidence)
-    _refuse_bent(posterior.is_bent or not np.isfinite(value))
+    _refuse_bent(posterior.density_facts.is_bent or not np.isfinite(value))
     error, effective = float(integration.error), float(integration.effective)
     number = np.asarray(posterior.log_weights).size
     # Of a closed form of the rows, what is integrated over is behind the rewards: by importance sampling.
@@ -564,7 +564,8 @@ def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     """The estimate by bridge sampling, with what is wrong with the chains as well."""
     if posterior.program is None and (posterior.drawn_by is None or posterior.drawn_by.prior is None):
         raise ValueError(_LOADED)
-    _refuse_bent(posterior.is_bent)
+    facts = posterior.density_facts
+    _refuse_bent(facts.is_bent)
     if not np.asarray(posterior.visit_counts()).any() and not posterior.num_rewards_observed():
         return Evidence(0.0)  # it has seen nothing, which is certain under every prior
     model, data = posterior.density_of_draws()
@@ -578,7 +579,7 @@ def _bridge(key: PRNGKeyArray, posterior: Fitted) -> Evidence:
     except ValueError as error:
         raise ValueError(f"posterior: {error}") from error
     # What the prior observes and tells of nothing is no part of the data.
-    value = estimate.log_evidence - posterior.log_constant
+    value = estimate.log_evidence - facts.log_constant
     return replace(estimate, log_evidence=value, problems=(*chains.problems(), *estimate.problems))
 
 

@@ -26,12 +26,12 @@ from bayes_mdp.inference.collapsed.collapsed_posterior import as_prior, forgotte
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior
 from bayes_mdp.inference.detection.trace import run_program
-from bayes_mdp.inference.draws.chains import Chains, Scalars, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains
 from bayes_mdp.inference.draws.methods import Gibbs
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.mixtures import HyperparameterMixture
 from bayes_mdp.inference.pair_draws import draw_by_weight
-from bayes_mdp.inference.summary import LatentSites, PairMoments
+from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, Counts, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_weighted
 from bayes_mdp.models.mdp_spec import Prior
@@ -493,10 +493,6 @@ class PooledPosterior(HyperparameterMixture):
         mean = jnp.where(possible, prior, 0.0) + counts * share.sum(0)[..., None]
         return mean / mean.sum(-1, keepdims=True)
 
-    def derived_tables(self) -> dict[str, Scalars]:
-        """None: of the rows of many states some r-hat is always large. The sites that are numbers are examined."""
-        return {}
-
     def why_no_prior(self) -> str | None:
         """Why its prior cannot be drawn from, in words; None: it can."""
         if self.prior is None:
@@ -516,10 +512,6 @@ class PooledPosterior(HyperparameterMixture):
             "method": f"gibbs (rows of the states by {drawn}, those of the pairs in closed form)",
             "weights": f"effective sample size {size:.4g} of {self.num_components}",
         }
-
-    def latent_sites(self) -> LatentSites:
-        """The weighted draws of the sites that are numbers."""
-        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
 
     def prior_share(self) -> Pairs:
         """The part of each row's mean that comes from the prior and from no data (`CanWeighPrior`).

@@ -132,7 +132,7 @@ def can_split(posterior: object) -> TypeGuard[SplitPosterior]:
 
 def _members(posterior: object, protocol: type) -> tuple[list[str], list[str]]:
     """The members of a protocol, and those that are missing."""
-    members = sorted(name for name in vars(protocol) if not name.startswith("_"))
+    members = sorted({name for kind in protocol.__mro__ for name in vars(kind) if not name.startswith("_")})
     # Looked up on the class too: a property need not be computed to know that it is there.
     instance_dict = getattr(posterior, "__dict__", {})
     return members, [name for name in members if name not in instance_dict and not hasattr(type(posterior), name)]

@@ -152,21 +152,14 @@ class Design:
         place = {name: i for i, name in enumerate(self.names)}
         for j, name in enumerate(self.names):
             if self.mean[j]:
-                shift[place[constant_of(name)], j] = self.mean[j]
+                # To "age | state=ill" belongs "constant | state=ill".
+                _, of, level = name.partition(OF)
+                shift[place[CONSTANT + of + level], j] = self.mean[j]
         return shift
 
 
 CONSTANT = "constant"
 OF = " | "
-
-
-def constant_of(name: str) -> str:
-    """The constant that belongs to a column: "constant | state=ill" to "age | state=ill".
-
-    Args:
-        name: of the column.
-    """
-    return CONSTANT + OF + name.split(OF, 1)[1] if OF in name else CONSTANT
 
 
 class Formula(NamedTuple):

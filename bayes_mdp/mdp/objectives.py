@@ -3,7 +3,7 @@
 """What a policy is judged by: the four objectives."""
 
 import math
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import numpy as np
@@ -41,6 +41,7 @@ class Discounted(eqx.Module):
     """
 
     discount: RealLike
+    horizon: ClassVar[None] = None
 
     def __check_init__(self) -> None:
         expected = "a number from 0 up to, but not including, 1"
@@ -102,6 +103,9 @@ class AverageReward(eqx.Module):
         0.5
     """
 
+    discount: ClassVar[float] = 1.0
+    horizon: ClassVar[None] = None
+
 
 class FirstExit(eqx.Module):
     """Expected undiscounted sum of rewards until the end; for proper policies (they end with probability one).
@@ -112,15 +116,14 @@ class FirstExit(eqx.Module):
         [-1.0]
     """
 
+    discount: ClassVar[float] = 1.0
+    horizon: ClassVar[None] = None
+
 
 Objective = Discounted | Episodic | AverageReward | FirstExit
+"""All have `discount`, the factor of the value of the next step, and `horizon`, the steps of an episode, or None."""
 Kind = TypeVar("Kind")
 """A class of objectives."""
-
-
-def step_discount(objective: Objective) -> RealLike:
-    """The factor of the value of the next step; 1 where nothing is discounted."""
-    return objective.discount if isinstance(objective, (Discounted, Episodic)) else 1.0
 
 
 def sum_of_discounts(objective: Episodic) -> float:

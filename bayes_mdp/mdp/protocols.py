@@ -162,25 +162,16 @@ class CanUpdate(Protocol):
 
 
 @runtime_checkable
-class HasVariances(Protocol):
-    """Has variances in closed form."""
+class HasBellmanVariance(Protocol):
+    """Has the variances of one step."""
 
     @property
     def independent_rows(self) -> bool:
         """Whether the rows of different pairs are independent: an assumption of the uncertainty theorems."""
         ...
 
-    @property
-    def rewards_by_outcome(self) -> bool:
-        """Whether rewards depend on (s, a, s'), not on (s, a) alone: the forms of the equations differ."""
-        ...
-
     def reward_variance(self) -> Float[AnyArray, "*H S A"]:
         """Epistemic variance of the mean reward."""
-        ...
-
-    def expected_reward_variance(self) -> Float[AnyArray, "*H S A"]:
-        """Epistemic variance of the mean reward given the outcome, averaged over outcomes."""
         ...
 
     def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
@@ -190,6 +181,20 @@ class HasVariances(Protocol):
             values: of the next states, in units of the return.
             discount: the factor of `values`.
         """
+        ...
+
+
+@runtime_checkable
+class HasVariances(HasBellmanVariance, Protocol):
+    """Has variances in closed form, and what the uncertainty Bellman equations need of them."""
+
+    @property
+    def rewards_by_outcome(self) -> bool:
+        """Whether rewards depend on (s, a, s'), not on (s, a) alone: the forms of the equations differ."""
+        ...
+
+    def expected_reward_variance(self) -> Float[AnyArray, "*H S A"]:
+        """Epistemic variance of the mean reward given the outcome, averaged over outcomes."""
         ...
 
     def transition_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
@@ -440,7 +445,7 @@ pandas, a DataArray of xarray are read by their labels, if they have some. Or a 
 
 
 @runtime_checkable
-class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, Protocol):
+class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, HasBellmanVariance, Protocol):
     """What `infer` returns: a belief about an MDP after data, whatever the way it was inferred.
 
     Every posterior has these members; some can do more (`HasVariances`, `CanInform`, `CanSplit`, `CanRefit`, ...):
@@ -461,24 +466,6 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
     @property
     def method(self) -> str:
         """How it was inferred, in one word: "conjugate", "nuts", ..."""
-        ...
-
-    @property
-    def independent_rows(self) -> bool:
-        """Whether the rows of different pairs are independent."""
-        ...
-
-    def reward_variance(self) -> Float[AnyArray, "*H S A"]:
-        """Epistemic variance of the mean reward."""
-        ...
-
-    def bellman_variance(self, values: Float[Array, "*H S"], discount: RealScalar) -> Float[AnyArray, "*H S A"]:
-        """Variance over the posterior of sum_s' P(s'|s,a) (r(s,a,s') + discount values(s')), covariances included.
-
-        Args:
-            values: of the next states, in units of the return.
-            discount: the factor of `values`.
-        """
         ...
 
     def check(self, transitions: Transitions, weight: ArrayLike = 1.0) -> None:

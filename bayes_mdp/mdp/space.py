@@ -24,7 +24,7 @@ from bayes_mdp.mdp.data.log_split import check_first_step, first_states
 from bayes_mdp.mdp.data.transitions import Log
 from bayes_mdp.mdp.hypothesis import MDP, SparseMDP, at_successors
 from bayes_mdp.mdp.labelled_tables import refuse_labels
-from bayes_mdp.mdp.objectives import Episodic, Objective
+from bayes_mdp.mdp.objectives import Objective
 from bayes_mdp.numerics.numpy_or_jax import xp
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import see
@@ -69,7 +69,7 @@ def check_horizon(space: "StateActionSpace", objective: Objective) -> None:
     Raises:
         ValueError: one sentence.
     """
-    horizon = objective.horizon if isinstance(objective, Episodic) else None
+    horizon = objective.horizon
     if space.horizon not in (None, horizon):
         raise ValueError(
             f"objective is {objective}, expected Episodic({space.horizon}): space has {space.horizon} steps"

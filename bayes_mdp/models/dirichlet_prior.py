@@ -7,7 +7,7 @@ impossible, and `StableDirichlet`, whose smallest probabilities are not rounded 
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -150,7 +150,20 @@ SUM_TOLERANCE = 1e-6
 """How far a row may be from summing to one; NumPyro's own for a simplex."""
 
 
-class SupportedSimplex(constraints.Constraint):
+class _Untraced:
+    """A node of a pytree without leaves: its tables are not traced."""
+
+    def tree_flatten(self) -> tuple[tuple[()], Self]:
+        """No leaves."""
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Self, params: object) -> Self:
+        """The same."""
+        return aux_data
+
+
+class SupportedSimplex(_Untraced, constraints.Constraint):
     """Probability rows that are zero at impossible outcomes. Compares by content.
 
     Args:
@@ -186,17 +199,8 @@ class SupportedSimplex(constraints.Constraint):
     def __repr__(self) -> str:
         return f"SupportedSimplex({self.possible.sum()} possible of {self.possible.size} entries)"
 
-    def tree_flatten(self) -> tuple[tuple[()], "SupportedSimplex"]:
-        """No leaves: the mask is not traced."""
-        return (), self
 
-    @classmethod
-    def tree_unflatten(cls, aux_data: "SupportedSimplex", params: object) -> "SupportedSimplex":
-        """The same."""
-        return aux_data
-
-
-class StickBreakingRows(Transform):
+class StickBreakingRows(_Untraced, Transform):
     """All free numbers of the rows, [D], to the rows [*batch K]: stick breaking over the possible outcomes of each.
 
     A row of m possible outcomes takes m - 1 numbers, row after row: D is their sum, and none is idle.
@@ -284,15 +288,6 @@ class StickBreakingRows(Transform):
     def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """[..., *batch, K] -> [..., D]."""
         return (*shape[: len(shape) - self.breaks.ndim], int(self.breaks.sum()))
-
-    def tree_flatten(self) -> tuple[tuple[()], "StickBreakingRows"]:
-        """No leaves: the tables are not traced."""
-        return (), self
-
-    @classmethod
-    def tree_unflatten(cls, aux_data: "StickBreakingRows", params: object) -> "StickBreakingRows":
-        """The same."""
-        return aux_data
 
     def __hash__(self) -> int:
         return hash(self.rows)

@@ -14,7 +14,6 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from bayes_mdp.mdp import MDP, AverageReward, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.planning.linear_systems import solve_chain
 from bayes_mdp.planning.policy_arrays import mix, policy_probs
 from bayes_mdp.planning.solve import check_problem, in_one_dtype, require_exit
@@ -98,7 +97,7 @@ def chain_occupancy(
         return solve_chain(chain, 1.0, first, first, anchored=True, adjoint=True)
     assert initial is not None
     initial = jnp.asarray(initial)
-    discount = jnp.asarray(step_discount(objective), chain.reward.dtype)
+    discount = jnp.asarray(objective.discount, chain.reward.dtype)
     return solve_chain(chain, discount, initial, initial, adjoint=True)
 
 

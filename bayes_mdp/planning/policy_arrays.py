@@ -33,21 +33,11 @@ _APPROXIMATE = 1e-2  # how far from one a row of exp(log_prob) may be: some poli
 
 @runtime_checkable
 class TabularPolicy(Protocol):
-    """A policy object with the sizes of its arrays, [*H S A]."""
+    """A policy object made of arrays."""
 
     @property
-    def horizon(self) -> int | None:
-        """H, or None for a policy that does not depend on the step."""
-        ...
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        ...
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
+    def shape(self) -> tuple[int, ...]:
+        """(*H, S, A); without H where it does not depend on the step."""
         ...
 
 
@@ -137,12 +127,13 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP | Sizes, horizon: int | None)
 
 
 def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP | Sizes, horizon: int | None) -> None:
-    size, expected = (policy.n_states, policy.n_actions), (mdp.n_states, mdp.n_actions)
+    *steps, n_states, n_actions = policy.shape
+    size, expected = (n_states, n_actions), (mdp.n_states, mdp.n_actions)
     if size != expected:
         raise ValueError(f"policy is for {size} states and actions, expected {expected}, those of the MDP")
-    if policy.horizon not in (None, horizon):
+    if steps not in ([], [horizon]):
         allowed = "a policy that does not depend on the step" if horizon is None else f"{horizon}, those of an episode"
-        raise ValueError(f"policy has {policy.horizon} steps, expected {allowed}")
+        raise ValueError(f"policy has {steps[0]} steps, expected {allowed}")
 
 
 def _check_policy_shape(array: AnyArray, size: tuple[int, ...], horizon: int | None, what: str) -> None:

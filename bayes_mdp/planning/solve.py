@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from bayes_mdp.mdp import MDP, AverageReward, Discounted, Episodic, FirstExit, Objective, PolicyLike, SparseMDP
 from bayes_mdp.mdp.hypothesis import check_mdp
-from bayes_mdp.mdp.objectives import check_fit, require_objective, step_discount
+from bayes_mdp.mdp.objectives import check_fit, require_objective
 from bayes_mdp.planning.average import solve_average
 from bayes_mdp.planning.bellman import HardMax, Rounding
 from bayes_mdp.planning.derivatives import near_enough, poison_unless, with_derivatives, with_gain_derivatives
@@ -131,7 +131,7 @@ def _evaluate(mdp: MDP | SparseMDP, policy: Array, objective: Objective) -> Poli
     chain = _follow(mdp, policy)
     rounding = Rounding.of(chain, mixed=mdp)
     solution = _solve_stationary(chain, objective, rounding, None)
-    discount = step_discount(objective)
+    discount = objective.discount
     # q of all actions from one more sweep of the full MDP, whose rounding error is added to the bound.
     q = action_values(mdp, solution.v, jnp.asarray(discount, mdp.reward.dtype))
     if isinstance(objective, AverageReward):

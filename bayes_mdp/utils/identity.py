@@ -516,13 +516,9 @@ def _hidden_base(kind: type) -> type:
         new = vars(base).get("__new__")
         if made_in_c or (isinstance(new, types.BuiltinFunctionType) and new.__self__ is base):
             return base
-        if "__dict__" not in vars(base) and "__slots__" not in vars(base) and not _inherits_state(base):
+        if not any("__dict__" in vars(above) or "__slots__" in vars(above) for above in base.__mro__):
             return base
     return object
-
-
-def _inherits_state(kind: type) -> bool:
-    return any("__dict__" in vars(base) or "__slots__" in vars(base) for base in kind.__mro__[1:])
 
 
 def _state(value: object, where: str) -> dict[str, object]:

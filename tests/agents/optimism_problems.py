@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayes_mdp.agents.optimism.optimistic_sampling import best_of_draws
 from bayes_mdp.mdp import MDP, Episodic, Problem, StateActionSpace, Transitions
 from tests.agents.believed import Case
 
@@ -146,6 +145,6 @@ def uniform_belief(steps):
 
 
 @jax.jit
-def largest(keys, belief, draws):
+def largest(keys, belief, agent):
     """q of OPSRL for every key."""
-    return jax.vmap(lambda key: best_of_draws(key, belief, Episodic(3), draws))(keys)[..., 0]
+    return jax.vmap(lambda key: agent.values(key, belief, Episodic(3)))(keys)[..., 0]

@@ -70,9 +70,8 @@ def _play_lanes(mode, horizon, limit, rows):
     space = StateActionSpace(3, 2, ends=True)
     actor = Actor(PSRL(4), space, objective=objective, key=KEY, prior=ENDING)
     with Progress(1, 1, show=False) as bar:
-        diary = playing.SeedRewards(_layout(horizon), bar, first_row=0)
-        playing.play(ParallelEnvs(_lanes(mode, limit, rows)), actor, diary, seed=4)
-    return actor, diary.reward
+        reward = playing.play(ParallelEnvs(_lanes(mode, limit, rows)), actor, _layout(horizon), bar.advance, seed=4)
+    return actor, reward
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)

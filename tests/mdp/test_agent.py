@@ -16,10 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 import bayes_mdp as bm
 from bayes_mdp.agents import Boltzmann, Greedy
 from bayes_mdp.agents.common.mean_model import effective_horizon, mean_model
-from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, When
+from bayes_mdp.agents.common.replan import Doubling, EveryEpisode, EverySteps, When, as_rule, rule_for
 from bayes_mdp.envs import to_gymnasium
 from bayes_mdp.experiments import Actor, RunOptions, compare, run
-from bayes_mdp.experiments.run_config import rule_of
 from bayes_mdp.mdp import (
     MDP,
     Agent,
@@ -185,8 +184,8 @@ REPLANS = [
 @pytest.mark.parametrize(("replan", "rule"), REPLANS, ids=repr)
 def test_what_replan_may_be(replan, rule):
     """As an attribute of an agent that does not convert it."""
-    assert rule_of(replanned(replan), Episodic(STEPS)) == rule
-    assert rule_of(replanned(replan), Discounted(0.9)) == (EverySteps(20) if replan is None else rule)
+    assert rule_for(as_rule(replanned(replan).replan), Episodic(STEPS)) == rule
+    assert rule_for(as_rule(replanned(replan).replan), Discounted(0.9)) == (EverySteps(20) if replan is None else rule)
 
 
 def test_replan_may_be_a_method():
@@ -196,7 +195,7 @@ def test_replan_may_be_a_method():
         def replan(self, context: ReplanContext) -> Any:
             return context.time % 3 == 0
 
-    assert isinstance(rule_of(Thirds(), Discounted(0.9)), When)
+    assert isinstance(rule_for(as_rule(Thirds().replan), Discounted(0.9)), When)
     both = [_run(agent, objective=Discounted(0.9), num_steps=12) for agent in (Thirds(), Exploring())]
     np.testing.assert_array_equal(both[0]["visits"], both[1]["visits"])
 

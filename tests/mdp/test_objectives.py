@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, FirstExit, Objective
-from bayes_mdp.mdp.objectives import require_undiscounted, step_discount, sum_of_discounts
+from bayes_mdp.mdp.objectives import require_undiscounted, sum_of_discounts
 
 
 @pytest.mark.parametrize("discount", [1.0, -0.1, float("nan"), float("inf"), np.float32(1.5), 1])
@@ -95,7 +95,7 @@ def test_who_takes_no_discount_says_so():
 
 def test_the_factor_of_the_next_step():
     objectives = (Discounted(0.9), Episodic(3), Episodic(3, 0.8), FirstExit(), AverageReward())
-    assert [step_discount(objective) for objective in objectives] == [0.9, 1.0, 0.8, 1.0, 1.0]
+    assert [objective.discount for objective in objectives] == [0.9, 1.0, 0.8, 1.0, 1.0]
 
 
 def test_four_objectives():

@@ -44,14 +44,13 @@ class Table:
 
     def __init__(self, probs):
         self.probs = jnp.asarray(probs)
-        self.horizon = len(probs) if self.probs.ndim == 3 else None
-        self.n_states, self.n_actions = self.probs.shape[-2:]
+        self.shape = self.probs.shape
 
     def act(self, key, state, step):
         return jax.random.categorical(key, self.log_prob(state, slice(None), step))
 
     def log_prob(self, state, action, step):
-        return jnp.log(self.probs[state, action] if self.horizon is None else self.probs[step, state, action])
+        return jnp.log(self.probs[state, action] if self.probs.ndim == 2 else self.probs[step, state, action])
 
 
 HALF = np.full((6, 2), 0.5)

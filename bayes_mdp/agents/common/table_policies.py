@@ -78,23 +78,9 @@ class TablePolicy(eqx.Module):
         """Log-probability of an action."""
 
     @property
-    def _shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
+        """(*H, S, A); without H where the actions do not depend on the step of an episode."""
         return jax.tree.leaves(self)[0].shape
-
-    @property
-    def horizon(self) -> int | None:
-        """H where the actions depend on the step of an episode, else None."""
-        return self._shape[0] if len(self._shape) == 3 else None
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return self._shape[-2]
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self._shape[-1]
 
 
 class Greedy(TablePolicy):
@@ -128,7 +114,7 @@ class Greedy(TablePolicy):
         actions = best if isinstance(best, jax.Array) else jnp.asarray(as_indices("best", best, "action"))
         if actions is not best:
             # Actions in range, and one for each state.
-            check_index("best", actions, self.n_actions, "action")
+            check_index("best", actions, self.shape[-1], "action")
         check_shape("best", actions, self.q.shape[:-1], "(step,) state")
         self.best = actions
 

@@ -30,7 +30,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import can_split, require_ability
 from bayes_mdp.mdp.labels import labels_of, policy_of
-from bayes_mdp.mdp.objectives import require_objective, step_discount
+from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.mdp.protocols import NamesSharedParameters
 from bayes_mdp.mdp.validity import Kind, Validity
 from bayes_mdp.numerics.products import tensordot
@@ -108,43 +108,12 @@ class ValueUncertainty(eqx.Module):
 
     def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
         """As xarray: dims `step` (where there is a horizon), `state`, `action`, labelled by the names of `space`."""
-        return uncertainty_dataset(self, space)
-
-
-@runtime_checkable
-class ValueVariance(Protocol):
-    """A posterior variance of values, however it was computed."""
-
-    @property
-    def q_variance(self) -> Float[Array, "*H S A"]:
-        """Of the values of pairs, squared units of the value."""
-        ...
-
-    @property
-    def v_variance(self) -> Float[Array, "*H S"]:
-        """Of the values of states."""
-        ...
-
-    @property
-    def validity(self) -> Validity:
-        """Whether it is exact, an upper bound or a heuristic, and why."""
-        ...
-
-
-def uncertainty_dataset(answer: ValueVariance, space: StateActionSpace | None) -> "xr.Dataset":
-    """The four arrays of an answer as a Dataset; `validity` and `q_max` are attributes. Host side.
-
-    Args:
-        answer: of a variance equation or of draws.
-        space: whose names become coordinates; None: indices.
-    """
-    arrays = {name: getattr(answer, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
-    # The kind and the reason travel with the numbers.
-    attributes: dict[str, str | float] = {"validity": answer.validity.kind, "reason": answer.validity.reason}
-    q_max = getattr(answer, "q_max", None)
-    if q_max is not None:
-        attributes["q_max"] = float(np.asarray(q_max))
-    return to_labelled_dataset(arrays, space, attributes)
+        arrays = {name: getattr(self, name) for name in ("q_mean", "q_variance", "v_mean", "v_variance")}
+        # The kind and the reason travel with the numbers.
+        attributes: dict[str, str | float] = {"validity": self.validity.kind, "reason": self.validity.reason}
+        if self.q_max is not None:
+            attributes["q_max"] = float(np.asarray(self.q_max))
+        return to_labelled_dataset(arrays, space, attributes)
 
 
 def to_labelled_dataset(
@@ -330,7 +299,7 @@ def discount_of(objective: Objective) -> RealScalar:
     Raises:
         ValueError: `AverageReward`, for which the variance of a value does not exist. TypeError: no objective.
     """
-    return step_discount(require_objective(objective, "a variance", Discounted, Episodic, FirstExit))
+    return require_objective(objective, "a variance", Discounted, Episodic, FirstExit).discount
 
 
 def next_values(v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S"]:
@@ -386,7 +355,7 @@ def problem_of(
     # Objective and MDP fit each other.
     check_problem(mean, objective)
     array = policy_of(policy, labels_of(posterior), objective)
-    actions_or_probs = read_policy(array, mean, horizon=horizon_of(objective))
+    actions_or_probs = read_policy(array, mean, horizon=objective.horizon)
     require_variances(posterior)
     return mean, actions_or_probs
 
@@ -410,15 +379,6 @@ def require_variances(posterior: object) -> None:
             jax.tree.map(lambda array: array[index[0]], posterior.components).expected_reward_variance()
 
 
-def horizon_of(objective: Objective) -> int | None:
-    """Steps of an episode, where they are fixed.
-
-    Args:
-        objective: any.
-    """
-    return objective.horizon if isinstance(objective, Episodic) else None
-
-
 def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike, objective: Objective) -> str | None:
     """Why a pair that is unknown in any component may be visited again (see `cycle_reason`); None: none is.
 
@@ -431,7 +391,7 @@ def revisit_reason(posterior: CanMean, mean: MDP | SparseMDP, policy: PolicyLike
     # Which pairs are unknown, in any component.
     unknown = over_components(unknown_pairs, posterior)
     unknown = unknown.any(0) if can_split(posterior) else unknown
-    return cycle_reason(mean, policy_probs(policy, mean, horizon=horizon_of(objective)), unknown)
+    return cycle_reason(mean, policy_probs(policy, mean, horizon=objective.horizon), unknown)
 
 
 def back_up(posterior: RowPosterior, local: Local, policy: PolicyLike, objective: Objective) -> Backup:

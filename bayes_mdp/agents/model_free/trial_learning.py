@@ -6,7 +6,7 @@ step to the first. The policy is epsilon-greedy for the table, hence the same du
 """
 
 import abc
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -104,56 +104,6 @@ class EpisodeLearnerState(eqx.Module):
     trial: Trial
 
 
-@runtime_checkable
-class LearnsFromEpisodes(Protocol):
-    """Learns from whole trials: runs may pass a whole trial, or sweep by themselves."""
-
-    @property
-    def trial_steps(self) -> int:
-        """The most steps of a trial."""
-        ...
-
-    @property
-    def frozen(self) -> bool:
-        """Whether what a sweep bootstraps from is Q as it was during the trial."""
-        ...
-
-    def tables(self, problem: Problem) -> Tables:
-        """The initial tables.
-
-        Args:
-            problem: what is known of the MDP before any data.
-        """
-        ...
-
-    def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
-        """One step of a sweep; where `weight` is 0 the tables are unchanged.
-
-        Args:
-            tables: what is learned.
-            step: one transition of the trial.
-            weight: 1, or 0.
-        """
-        ...
-
-    def observe_trial(
-        self,
-        problem: Problem,
-        state: EpisodeLearnerState,
-        trial: Transitions,
-        weight: Weights = 1.0,
-    ) -> EpisodeLearnerState:
-        """The state after a whole trial.
-
-        Args:
-            problem: what is known of the MDP before any data.
-            state: the agent's own, from `init`, the last plan or the last trial.
-            trial: its transitions in time order, [T], padded to the longest.
-            weight: [T] or one number: 0 from the end of the trial on.
-        """
-        ...
-
-
 def sweep(
     agent: "EpisodeLearner",
     problem: Problem,
@@ -240,6 +190,9 @@ class EpisodeLearner(eqx.Module):
 
     def tables(self, problem: Problem) -> Tables:
         """The initial tables; q is -inf where an action is illegal.
+
+        Args:
+            problem: what is known of the MDP before any data.
 
         Raises:
             ValueError: the objective is the average reward, for which returns are not defined.
@@ -348,6 +301,10 @@ def _one_more(entry: Float[Array, " 3"], ret: Scalar) -> Float[Array, " 3"]:
     gap = ret - entry[1]
     mean = entry[1] + gap / count
     return jnp.stack([count, mean, entry[2] + gap * (ret - mean)])
+
+
+LearnsFromEpisodes = EpisodeLearner
+"""Its name in 0.2."""
 
 
 class SarsaLambda(EpisodeLearner):

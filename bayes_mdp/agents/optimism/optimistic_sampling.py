@@ -122,88 +122,28 @@ class SampledBelief(CanMean, HasVariances, CanSampleNext, Protocol):
     """A posterior that draws its rows layer by layer, with a mean MDP and variances of its rewards."""
 
 
-class PseudoDraws(eqx.Module):
-    """How many draws, and what the pseudo state is.
+class DrawsForEpisodes(eqx.Module):
+    """Base of both agents: greedy for optimistic values from draws, for episodes; there is no state.
 
     Args:
         num_draws: J, draws of every pair (static: it decides a shape).
         pseudo_count: n0, prior pseudo-transitions of every unknown row to the pseudo state; 0: there is none.
         pseudo_reward: r0, what a step in the pseudo state pays, units of the reward: the largest reward, or more.
-        inflation: kappa; every concentration is divided by it. None: 1, at no cost.
+        replan: as in `PSRL`.
 
     Raises:
         ValueError: a number outside its range. TypeError: no number.
     """
 
-    num_draws: int = eqx.field(static=True)
-    pseudo_count: Scalar
-    pseudo_reward: Scalar
-    inflation: Scalar | None = None
+    num_draws: eqx.AbstractVar[int]
+    pseudo_count: float | Array = eqx.field(default=1.0, kw_only=True)
+    pseudo_reward: float | Array = eqx.field(default=1.0, kw_only=True)
+    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
         check_count("num_draws", self.num_draws)
         check_not_negative("pseudo_count", self.pseudo_count)
         check_finite("pseudo_reward", self.pseudo_reward)
-        if self.inflation is not None:
-            check_positive("inflation", self.inflation)
-
-
-def values_by_draws(
-    key: PRNGKeyArray,
-    belief: SampledBelief,
-    objective: Objective,
-    draws: PseudoDraws,
-    best: Callable[[Float[Array, "J S A"]], Float[Array, "S A"]],
-    who: str,
-) -> Float[Array, "H S A"]:
-    """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
-
-    Where every step has its own rows they are drawn at every step; rows that all steps share are drawn once, J times
-    (as in the authors' code). Rewards are drawn too, pair by pair, normal with posterior mean and variance; the
-    papers' are known, and have variance 0. Traceable.
-
-    Args:
-        key: of all draws.
-        belief: with mean, variances and `sample_next`.
-        objective: `Episodic`.
-        draws: J and the pseudo state.
-        best: J draws -> one optimistic value.
-        who: name of the agent, for error messages.
-
-    Raises:
-        TypeError: an ability is missing. ValueError: another objective.
-    """
-    require_ability(belief, CanSampleNext, who, instead="PSRL")
-    model = mean_model(belief, objective, who)
-    # None leaves the concentrations as they are.
-    inflation = 1.0 if draws.inflation is None else draws.inflation
-    # Inflation divides concentrations, so it multiplies the variances of the rewards.
-    deviation = jnp.sqrt(inflation * mean_reward_variance(belief)).astype(model.reward.dtype)
-    key_rows, key_rewards = jax.random.split(key)
-    keys, own_steps = jax.random.split(key_rows, draws.num_draws), model.reward.ndim == 3
-
-    def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
-        # The pseudo state pays r0 at every step that is left after this one.
-        pseudo = (draws.pseudo_count, draws.pseudo_reward * (model.horizon - 1.0 - layer))
-        # J draws of every row at this step, under the values of the next.
-        rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
-        # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
-        key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
-        noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
-        # Gaussian draws of the mean rewards, with the posterior's own mean and variance.
-        reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
-        return best(reward + rows).astype(values.dtype)
-
-    return model.backward(backup)
-
-
-class DrawsForEpisodes(eqx.Module):
-    """Base of both agents: greedy for optimistic values from draws, for episodes; there is no state."""
-
-    @property
-    @abc.abstractmethod
-    def draws(self) -> PseudoDraws:
-        """How many draws, and the pseudo state."""
 
     @abc.abstractmethod
     def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
@@ -213,10 +153,51 @@ class DrawsForEpisodes(eqx.Module):
             key: of all draws.
             belief: with mean, variances and `sample_next`.
             objective: `Episodic`.
+
+        Raises:
+            TypeError: an ability is missing. ValueError: another objective.
         """
 
-    def __check_init__(self) -> None:
-        _ = self.draws  # which checks its numbers
+    def _values(
+        self,
+        key: PRNGKeyArray,
+        belief: SampledBelief,
+        objective: Objective,
+        best: Callable[[Float[Array, "J S A"]], Float[Array, "S A"]],
+        inflation: Scalar = 1.0,
+    ) -> Float[Array, "H S A"]:
+        """q of every step: best over J draws of r + sum_s' p(s') V(s'), V(pseudo state) = r0 times the steps to go.
+
+        Where every step has its own rows they are drawn at every step; rows that all steps share are drawn once, J
+        times (as in the authors' code). Rewards are drawn too, pair by pair, normal with posterior mean and variance;
+        the papers' are known, and have variance 0. Traceable.
+
+        Args:
+            key, belief, objective: as of `values`.
+            best: J draws -> one optimistic value.
+            inflation: kappa; every concentration is divided by it. The number 1 costs nothing.
+        """
+        who = type(self).__name__
+        require_ability(belief, CanSampleNext, who, instead="PSRL")
+        model = mean_model(belief, objective, who)
+        # Inflation divides concentrations, so it multiplies the variances of the rewards.
+        deviation = jnp.sqrt(inflation * mean_reward_variance(belief)).astype(model.reward.dtype)
+        key_rows, key_rewards = jax.random.split(key)
+        keys, own_steps = jax.random.split(key_rows, self.num_draws), model.reward.ndim == 3
+
+        def backup(layer: IntScalar, values: Float[Array, " S"]) -> Float[Array, "S A"]:
+            # The pseudo state pays r0 at every step that is left after this one.
+            pseudo = (self.pseudo_count, self.pseudo_reward * (model.horizon - 1.0 - layer))
+            # J draws of every row at this step, under the values of the next.
+            rows = jax.vmap(lambda one: belief.sample_next(one, values, layer, inflation, pseudo))(keys)
+            # Rewards that all steps share have one draw, the same at every step; rows by their key likewise.
+            key_now = jax.random.fold_in(key_rewards, layer) if own_steps else key_rewards
+            noise = jax.random.normal(key_now, rows.shape, model.reward.dtype)
+            # Gaussian draws of the mean rewards, with the posterior's own mean and variance.
+            reward = model.at(model.reward, layer) + model.at(deviation, layer) * noise
+            return best(reward + rows).astype(values.dtype)
+
+        return model.backward(backup)
 
     def init(self, key: PRNGKeyArray, problem: Problem) -> None:
         """No state.
@@ -257,27 +238,8 @@ class DrawsForEpisodes(eqx.Module):
         return Greedy(self.values(key, belief, problem.objective), problem.space.legal), None
 
 
-def quantile_values(
-    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws, quantile: Scalar
-) -> Float[Array, "H S A"]:
-    """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
-
-    By Monte Carlo, interpolated between the order statistics of J draws: it cannot exceed the largest draw.
-    `quantile` lies between 0 and 1.
-
-    Args:
-        key, belief, objective, draws: as of `values_by_draws`.
-
-    Raises:
-        TypeError, ValueError: as `values_by_draws`.
-    """
-    return values_by_draws(
-        key, belief, objective, draws, lambda drawn: jnp.quantile(drawn, quantile, axis=0), "BayesUCBVI"
-    )
-
-
 class BayesUCBVI(DrawsForEpisodes):
-    """Bayes-UCBVI ([TBM22a]): greedy for an upper quantile of the posterior of the next value (`quantile_values`).
+    """Bayes-UCBVI ([TBM22a]): greedy for an upper quantile of the posterior of the next value.
 
     The paper's prior is the pseudo state alone; here the prior concentrations of the belief are added (near 0
     they are the paper's). Its theory lets the level of the quantile tend to 1 with the counts and the number of
@@ -297,41 +259,20 @@ class BayesUCBVI(DrawsForEpisodes):
 
     num_draws: int = eqx.field(default=16, static=True)
     quantile: float | Array = eqx.field(default=0.9, kw_only=True)
-    pseudo_count: float | Array = eqx.field(default=1.0, kw_only=True)
-    pseudo_reward: float | Array = eqx.field(default=1.0, kw_only=True)
-    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
     def __check_init__(self) -> None:
         check_inside("quantile", self.quantile)
 
-    @property
-    def draws(self) -> PseudoDraws:
-        """J draws and the pseudo state."""
-        return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward)
-
     def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
-        """`quantile_values`."""
-        return quantile_values(key, belief, objective, self.draws, self.quantile)
+        """q_h = the quantile of r + sum_s' p(s') V_{h+1}(s'), p ~ Dirichlet(n0 delta_{s0} + c), V = max_a q.
 
-
-def best_of_draws(
-    key: PRNGKeyArray, belief: SampledBelief, objective: Objective, draws: PseudoDraws
-) -> Float[Array, "H S A"]:
-    """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa), V = max_a q.
-
-    With one draw and `pseudo_count` 0 it is PSRL.
-
-    Args:
-        key, belief, objective, draws: as of `values_by_draws`.
-
-    Raises:
-        TypeError, ValueError: as `values_by_draws`.
-    """
-    return values_by_draws(key, belief, objective, draws, lambda drawn: jnp.max(drawn, 0), "OPSRL")
+        By Monte Carlo, interpolated between the order statistics of J draws: it cannot exceed the largest draw.
+        """
+        return self._values(key, belief, objective, lambda drawn: jnp.quantile(drawn, self.quantile, axis=0))
 
 
 class OPSRL(DrawsForEpisodes):
-    """OPSRL ([TBC22b]): greedy for the best of a few posterior draws of every pair (`best_of_draws`).
+    """OPSRL ([TBC22b]): greedy for the best of a few posterior draws of every pair.
 
     The paper's prior is the pseudo state alone, and the authors' code has n0 = 1, r0 = 1 and no inflation; here the
     belief's own prior concentrations count beside it (near 0 they are the paper's).
@@ -348,16 +289,16 @@ class OPSRL(DrawsForEpisodes):
     """
 
     num_draws: int = eqx.field(default=8, static=True)
-    pseudo_count: float | Array = eqx.field(default=1.0, kw_only=True)
-    pseudo_reward: float | Array = eqx.field(default=1.0, kw_only=True)
     inflation: float | Array | None = eqx.field(default=None, kw_only=True)
-    replan: ReplanRule | None = eqx.field(default=None, converter=as_rule, kw_only=True)
 
-    @property
-    def draws(self) -> PseudoDraws:
-        """J draws and the pseudo state."""
-        return PseudoDraws(self.num_draws, self.pseudo_count, self.pseudo_reward, self.inflation)
+    def __check_init__(self) -> None:
+        if self.inflation is not None:
+            check_positive("inflation", self.inflation)
 
     def values(self, key: PRNGKeyArray, belief: SampledBelief, objective: Objective) -> Float[Array, "H S A"]:
-        """`best_of_draws`."""
-        return best_of_draws(key, belief, objective, self.draws)
+        """q_h = max_{j <= J} (r_j + sum_s' p_j(s') V_{h+1}(s')), p_j ~ Dirichlet((n0 delta_{s0} + c) / kappa).
+
+        V = max_a q. With one draw and `pseudo_count` 0 it is PSRL.
+        """
+        inflation = 1.0 if self.inflation is None else self.inflation
+        return self._values(key, belief, objective, lambda drawn: jnp.max(drawn, 0), inflation)

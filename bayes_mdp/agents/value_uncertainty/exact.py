@@ -24,15 +24,14 @@ from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
 from bayes_mdp.agents.common.variance_equation import (
     RowPosterior,
+    ValueUncertainty,
     compile_solver,
     cycle_reason,
     discount_of,
-    horizon_of,
     next_values,
     only_legal,
     over_components,
     problem_of,
-    uncertainty_dataset,
     unknown_pairs,
 )
 from bayes_mdp.agents.value_uncertainty.exact_ube import exact_ube
@@ -52,7 +51,6 @@ from bayes_mdp.mdp import (
     PolicyOrLabels,
     Problem,
     SparseMDP,
-    StateActionSpace,
 )
 from bayes_mdp.mdp.abilities import can_split
 from bayes_mdp.mdp.validity import Validity
@@ -66,7 +64,7 @@ from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_bool
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 
 __all__ = ["CovarianceThompson", "by_draws", "exact_ube", "value_covariance"]
@@ -314,48 +312,20 @@ def mix(
     return tensordot(weights, covariances + deviations[..., :, None] * deviations[..., None, :], axes=1)
 
 
-class ValueCovariance(eqx.Module):
+class ValueCovariance(ValueUncertainty):
     """Means and covariances of the values of a policy.
 
     Args:
-        q_mean: [*H S A], expected value of a pair (exact where `validity` is, else that of the mean MDP); -inf where
-            the action is illegal.
-        v_mean: [*H S], of the policy.
         q_covariance: [*H S A A], between the values of the actions of one state, in squared units of the value; zero
-            where illegal.
+            where illegal. `q_variance` is its diagonal.
         v_covariance: [*H S S], between the values of the states (of one step).
-        converged, iterations, gap: of the recursion; `gap` bounds the numerical error of an entry, to first order in
-            the rounding error.
-        validity: whether the covariances are exact, and why.
+
+    The rest as of `ValueUncertainty`; `gap` bounds the numerical error of an entry, to first order in the rounding
+    error. `local` and `q_max` are None.
     """
 
-    q_mean: Float[Array, "*H S A"]
-    v_mean: Float[Array, "*H S"]
     q_covariance: Float[Array, "*H S A A"]
     v_covariance: Float[Array, "*H S S"]
-    converged: Bool[Array, ""]
-    iterations: Int[Array, ""]
-    gap: Float[Array, ""]
-    validity: Validity
-
-    @property
-    def q_variance(self) -> Float[Array, "*H S A"]:
-        """Variance of the value of a pair."""
-        # Rounding may make a diagonal entry negative.
-        return jnp.maximum(jnp.diagonal(self.q_covariance, axis1=-2, axis2=-1), 0.0)
-
-    @property
-    def v_variance(self) -> Float[Array, "*H S"]:
-        """Variance of the value of the policy."""
-        return jnp.maximum(jnp.diagonal(self.v_covariance, axis1=-2, axis2=-1), 0.0)
-
-    def mean(self) -> Float[Array, "*H S A"]:
-        """Expected q."""
-        return self.q_mean
-
-    def variance(self) -> Float[Array, "*H S A"]:
-        """Variance of q."""
-        return self.q_variance
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "*H S A"]:
         """A Gaussian draw of q, joint over the actions of a state, states independent."""
@@ -364,12 +334,8 @@ class ValueCovariance(eqx.Module):
         return self.q_mean + einsum("...ab,...b->...a", semidefinite_factor(self.q_covariance), noise)
 
     def __str__(self) -> str:
-        sd = np.sqrt(np.asarray(self.v_variance))
+        sd = np.asarray(self.v_sd)
         return f"Covariance of the values of a policy: sd of V from {sd.min():.3g} to {sd.max():.3g}\n  {self.validity}"
-
-    def to_dataset(self, space: StateActionSpace | None = None) -> "xr.Dataset":
-        """Means and variances as xarray, labelled by the names of `space` (as `ValueUncertainty.to_dataset`)."""
-        return uncertainty_dataset(self, space)
 
 
 def value_covariance(
@@ -405,14 +371,15 @@ def value_covariance(
             `planning.evaluate`. TypeError: an ability is missing.
     """
     mean, policy = problem_of(posterior, policy, objective, _WHO)
-    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    probs = policy_probs(policy, mean, horizon=objective.horizon)
     _check_memory(posterior, mean, objective)
     structure, validity = _prepare(posterior, mean, probs, objective, allow_cycles)
     value, answer, gap = _parts(posterior, probs, objective, structure)
     # All components must have converged, and the chain of the mean too.
-    status = answer.converged & value.converged, answer.iterations, gap
+    converged = answer.converged & value.converged
     if not can_split(posterior):
-        return ValueCovariance(value.q, value.v, answer.q, answer.v, *status, validity)
+        status = (converged, answer.iterations, gap)
+        return _with_variances(value.q, value.v, answer.q, answer.v, status, validity)
     # Total mean and covariance over the components. An illegal action has q = -inf, and 0 x inf is nan: the average is
     # taken without it, and -inf put back.
     weights = posterior.weights
@@ -421,14 +388,28 @@ def value_covariance(
     # Total covariance: within the components, and between their means.
     v = tensordot(weights, value.v, axes=1)
     q_covariance, v_covariance = mix(weights, value.q, answer.q), mix(weights, value.v, answer.v)
-    return ValueCovariance(
-        q, v, q_covariance, v_covariance, status[0].all(), status[1].max(), status[2].max(), validity
+    status = converged.all(), answer.iterations.max(), gap.max()
+    return _with_variances(q, v, q_covariance, v_covariance, status, validity)
+
+
+def _with_variances(
+    q: Float[Array, "*H S A"],
+    v: Float[Array, "*H S"],
+    q_covariance: Float[Array, "*H S A A"],
+    v_covariance: Float[Array, "*H S S"],
+    status: tuple[Bool[Array, ""], Int[Array, ""], Float[Array, ""]],
+    validity: Validity,
+) -> ValueCovariance:
+    """The answer; the variances are the diagonals of the covariances, of which rounding may make an entry negative."""
+    q_variance, v_variance = (
+        jnp.maximum(jnp.diagonal(covariance, axis1=-2, axis2=-1), 0.0) for covariance in (q_covariance, v_covariance)
     )
+    return ValueCovariance(q, v, q_variance, v_variance, None, None, *status, validity, q_covariance, v_covariance)
 
 
 def _check_memory(posterior: CanMean, mean: MDP | SparseMDP, objective: Objective) -> None:
     """Refuse covariances that would not fit: of the values of all states at every step, and with those of all pairs."""
-    n, steps = mean.n_states, objective.horizon if isinstance(objective, Episodic) else 1
+    n, steps = mean.n_states, objective.horizon or 1
     # Each component of a mixture has covariances of its own.
     components = posterior.weights.shape[0] if can_split(posterior) else 1
     # Six arrays [S A S] at the peak, and the answers of all steps.

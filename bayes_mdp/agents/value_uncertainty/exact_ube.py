@@ -24,7 +24,6 @@ from bayes_mdp.agents.common.variance_equation import (
     ValueUncertainty,
     combine,
     discount_of,
-    horizon_of,
     next_values,
     only_legal,
     over_components,
@@ -113,7 +112,7 @@ def exact_ube(
     check_problem(mean, objective)
     # Labels and `Policy` objects become arrays.
     array = policy_of(policy, labels_of(posterior), objective)
-    probs = policy_probs(array, mean, horizon=horizon_of(objective))
+    probs = policy_probs(array, mean, horizon=objective.horizon)
     validity = _validity(posterior, mean, probs, objective, f"{num_draws} draws", clip)
     # Sampled MDPs are evaluated in chunks that fit in memory; only sums are kept.
     chunk = chunk_size(_one_of(posterior), num_draws)
@@ -370,7 +369,7 @@ class ExactUBE(UsesDraws):
     ) -> tuple[Float[Array, "*H S A"], Float[Array, "*H S A"]]:
         settings = _Settings(self.num_draws, chunk_size(_one_of(belief), self.num_draws), self.clip)
         # The plan is optimal in the mean MDP; its values are the means.
-        probs = policy_probs(plan.policy, mean, horizon=horizon_of(objective))
+        probs = policy_probs(plan.policy, mean, horizon=objective.horizon)
         if can_split(belief):
             parts = over_components(lambda rows: _back_up(key, rows, probs, objective, settings), belief)
             answer = combine(belief, parts, Validity("heuristic", "not examined"))
@@ -554,7 +553,7 @@ def _improve_policy(q: Pairs, policy: Int[Array, "*H S"]) -> Int[Array, "*H S"]:
 
 def _random_policy(key: PRNGKeyArray, problem: Problem, mean: MDP | SparseMDP) -> Int[Array, "*H S"]:
     """A legal action of every state, and step where the plan has steps, drawn uniformly."""
-    horizon = horizon_of(problem.objective)
+    horizon = problem.objective.horizon
     shape = (mean.n_states,) if horizon is None else (horizon, mean.n_states)
     legal = jnp.ones((mean.n_states, mean.n_actions), bool) if mean.legal is None else jnp.asarray(mean.legal)
     # Uniform over the legal actions: equal logits.

@@ -23,12 +23,10 @@ from bayes_mdp.agents.common.variance_equation import (
     Local,
     RowPosterior,
     ValueUncertainty,
-    ValueVariance,
     back_up,
     combine,
     compile_solver,
     discount_of,
-    horizon_of,
     moments_of_plan,
     next_values,
     only_legal,
@@ -283,7 +281,7 @@ class ReturnVariance(eqx.Module):
 
 
 def return_variance(
-    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, epistemic: ValueVariance | None = None
+    posterior: CanMean, policy: PolicyOrLabels, objective: Objective, *, epistemic: ValueUncertainty | None = None
 ) -> ReturnVariance:
     """Variance of the return of a policy under a posterior, split into epistemic and aleatoric. Traceable.
 
@@ -312,7 +310,7 @@ def return_variance(
     who = "return_variance"
     mean, policy = problem_of(posterior, policy, objective, who)
     require_ability(posterior.components if can_split(posterior) else posterior, CanPredict, who)
-    probs = policy_probs(policy, mean, horizon=horizon_of(objective))
+    probs = policy_probs(policy, mean, horizon=objective.horizon)
     # The total first; the epistemic part is cut to it, and the rest is aleatoric.
     parts = _return_parts(posterior, probs, objective)
     reason = revisit_reason(posterior, mean, policy, objective)
@@ -377,7 +375,7 @@ def _expected(mdp: MDP | SparseMDP, values: States) -> Pairs:
     return jax.vmap(lambda step, v: mdp.at(step).expected_next(v))(jnp.arange(len(values)), values)
 
 
-def _validity_of_cut(epistemic: ValueVariance, q: Pairs, v: States, total: Validity) -> Validity:
+def _validity_of_cut(epistemic: ValueUncertainty, q: Pairs, v: States, total: Validity) -> Validity:
     """The validity of the epistemic variance after it is cut to a total that may be too small.
 
     Args:

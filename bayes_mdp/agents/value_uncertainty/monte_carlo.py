@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import GaussianThompson
-from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, horizon_of, require_variances
+from bayes_mdp.agents.common.variance_equation import ValueUncertainty, discount_of, require_variances
 from bayes_mdp.agents.value_uncertainty.gaussian_thompson import UsesDraws, check_noise, policy_with_covariance
 from bayes_mdp.mdp import MDP, CanMean, CanSample, Objective, PolicyOrLabels, Problem, SparseMDP
 from bayes_mdp.mdp.abilities import require_ability, sizes_of
@@ -91,7 +91,7 @@ def read_probs(posterior: CanSample, policy: PolicyOrLabels, objective: Objectiv
     sizes = sizes_of(posterior)
     # Labels and `Policy` objects become an array.
     array = policy_of(policy, labels_of(posterior), objective)
-    return policy_probs(array, sizes, horizon=horizon_of(objective))
+    return policy_probs(array, sizes, horizon=objective.horizon)
 
 
 def chunk_size(posterior: CanSample, num_draws: int) -> int:

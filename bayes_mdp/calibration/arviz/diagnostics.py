@@ -76,11 +76,6 @@ class Diagnosis(NamedTuple):
     problems: list[str]
     notes: list[str]
 
-    @property
-    def trustworthy(self) -> bool:
-        """Whether no problem was found."""
-        return not self.problems
-
     __str__ = as_text
     _repr_html_ = as_html
 

@@ -101,8 +101,12 @@ def values(space: StateActionSpace, objective: Objective) -> dict[str, Quantity]
     """
     if isinstance(objective, AverageReward):
         return {"gain": lambda drawn: drawn.solution.gain}
-    quantities: dict[str, Quantity] = {f"V({name})": _optimal_value(s) for s, name in enumerate(space.state_names)}
-    return {**quantities, **{f"Q({name})": _action_value(*pair) for name, pair in _choices(space).items()}}
+    quantities: dict[str, Quantity] = {
+        f"V({name})": lambda drawn, s=s: _first(drawn.solution.v, 1)[s] for s, name in enumerate(space.state_names)
+    }
+    for name, pair in _choices(space).items():
+        quantities[f"Q({name})"] = lambda drawn, pair=pair: _first(drawn.solution.q, 2)[pair]
+    return quantities
 
 
 def value_of_chosen_policy(space: StateActionSpace) -> dict[str, Quantity]:
@@ -124,7 +128,10 @@ def optimal_actions(space: StateActionSpace, objective: Objective) -> dict[str, 
     """
     if isinstance(objective, AverageReward):
         return {}
-    return {f"optimal({name})": _is_optimal(*pair) for name, pair in _choices(space).items()}
+    return {
+        f"optimal({name})": lambda drawn, pair=pair: share_among_best(_first(drawn.solution.q, 2)[None])[(0, *pair)]
+        for name, pair in _choices(space).items()
+    }
 
 
 def _choices(space: StateActionSpace) -> dict[str, tuple[int, int]]:
@@ -132,18 +139,6 @@ def _choices(space: StateActionSpace) -> dict[str, tuple[int, int]]:
     legal = np.ones(space.shape[-2:], bool) if space.legal is None else np.asarray(space.legal)
     pairs = np.argwhere(legal & (legal.sum(-1, keepdims=True) > 1))
     return {f"{space.state_names[s]}, {space.action_names[a]}": (int(s), int(a)) for s, a in pairs}
-
-
-def _optimal_value(s: int) -> Quantity:
-    return lambda drawn: _first(drawn.solution.v, 1)[s]
-
-
-def _action_value(s: int, a: int) -> Quantity:
-    return lambda drawn: _first(drawn.solution.q, 2)[s, a]
-
-
-def _is_optimal(s: int, a: int) -> Quantity:
-    return lambda drawn: share_among_best(_first(drawn.solution.q, 2)[None])[0, s, a]
 
 
 def _first(array: Float[Array, "..."], ndim: int) -> Float[Array, "*first"]:

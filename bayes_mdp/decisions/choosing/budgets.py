@@ -73,7 +73,7 @@ from bayes_mdp.mdp import (
 )
 from bayes_mdp.mdp.abilities import Sizes, learnt_outcomes, mean_in_float64, require_ability, sizes_of
 from bayes_mdp.mdp.labels import labels_of
-from bayes_mdp.mdp.objectives import check_fit, check_objective, step_discount
+from bayes_mdp.mdp.objectives import check_fit, check_objective
 from bayes_mdp.utils.layout import Section, Table, as_html, as_text
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import amount, amounts
@@ -399,8 +399,8 @@ def occupancy_program(
     steps = objective.horizon if episodic else 1
     n_states, number = rows.n_states, len(costs)
     # In an episode the discount stands in the weights of the steps, else in the flow.
-    rate = 1.0 if episodic else float(step_discount(objective))
-    rates = [float(step_discount(x)) for x in (objective, *by_cost)]
+    rate = 1.0 if episodic else float(objective.discount)
+    rates = [float(x.discount) for x in (objective, *by_cost)]
     flows, parts = [], []
     for h in range(steps):
         part, pairs_of_step, entries = rows.at_step(h)
@@ -538,7 +538,7 @@ class Spender:
         for name, outcome in self.outcomes.items():
             # Known numbers have no uncertainty; learnt ones enter by their posterior means.
             if name in self.known:
-                costs.append(self.known[name].of_pairs(rows, probs, self.horizon)[0])
+                costs.append(self.known[name].of_pairs(rows, probs, self.objective.horizon)[0])
                 continue
             assert isinstance(outcome, CanMean)
             mean = np.asarray(mean_in_float64(outcome).reward, np.float64)
@@ -555,7 +555,7 @@ class Spender:
         costs = []
         for name, outcome in self.outcomes.items():
             if name in self.known:
-                costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.horizon))
+                costs.append(self.known[name].of_pairs(draws.rows, drawn.probs, self.objective.horizon))
             # Under the same key a learnt outcome has the same rows: a draw is one world.
             else:
                 assert not isinstance(outcome, Outcome)
@@ -563,14 +563,10 @@ class Spender:
                 costs.append(np.stack([self._by_step(table) for table in learnt]))
         return draws.rows, drawn, np.stack(costs)
 
-    @property
-    def horizon(self) -> int | None:
-        """Of the objective; None: it is stationary."""
-        return self.objective.horizon if isinstance(self.objective, Episodic) else None
-
-    # Costs of a pair are the same at each step.
     def _by_step(self, paid: Float[np.ndarray, " Q"]) -> Float[np.ndarray, "*H Q"]:
-        return paid if self.horizon is None else np.broadcast_to(paid, (self.horizon, len(paid)))
+        horizon = self.objective.horizon
+        # Costs of a pair are the same at each step.
+        return paid if horizon is None else np.broadcast_to(paid, (horizon, len(paid)))
 
 
 def read_budgets(
@@ -622,12 +618,12 @@ def read_budgets(
         for name, outcome in outcomes.items()
         if isinstance(outcome, Outcome)
     }
-    rate = float(step_discount(objective))
+    rate = float(objective.discount)
     for name, (_, summed) in read.items():
         # One linear program has one discount in its flow.
-        if not isinstance(objective, Episodic) and float(step_discount(summed)) != rate:
+        if not isinstance(objective, Episodic) and float(summed.discount) != rate:
             raise ValueError(
-                f"budgets[{name!r}].outcome has discount {float(step_discount(summed)):g} and the objective {rate:g}, "
+                f"budgets[{name!r}].outcome has discount {float(summed.discount):g} and the objective {rate:g}, "
                 "expected the same: occupancies of two discounts are not those of one linear program (Episodic takes "
                 "both)"
             )
@@ -1132,7 +1128,8 @@ def plan_in_draw(
         start: distribution of the first state.
         policies: the set.
     """
-    costs = np.stack([outcome.of_pairs(rows, drawn.probs, spender.horizon)[0] for outcome in spender.known.values()])
+    horizon = spender.objective.horizon
+    costs = np.stack([outcome.of_pairs(rows, drawn.probs, horizon)[0] for outcome in spender.known.values()])
     summed = (spender.objective, spender.summed)
     program = occupancy_program(rows, drawn.probs[0], drawn.reward[0], costs, summed, start, policies)
     return careful_plan(program, spender.limits).policy

@@ -33,7 +33,6 @@ from bayes_mdp.inference.pair_draws import (
 from bayes_mdp.mdp import AverageReward, CanSample, Discounted, Episodic, Objective
 from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.mdp.labels import labels_of
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.memory import check_memory, free_bytes
 from bayes_mdp.utils.typing import AnyArray, InitialLike
 
@@ -173,7 +172,7 @@ class CommonDraws:
         nearby = NearbyPolicies.of(pairs) if self.is_rounded and isinstance(objective, Discounted) else None
         for part, drawn in self.blocks(numbers=max((policy_pairs.numbers for policy_pairs in pairs), default=1)):
             drawn = _in_double(self.rows, drawn)
-            near = None if nearby is None else nearby.values(drawn, float(step_discount(objective)))
+            near = None if nearby is None else nearby.values(drawn, float(objective.discount))
             for i, policy_pairs in enumerate(pairs):
                 answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS)) if near is None else near[i]
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap

@@ -26,7 +26,6 @@ from bayes_mdp.decisions.choosing.common_draws import BATCH, CommonDraws
 from bayes_mdp.decisions.choosing.criteria import Percentile, ProbabilityOptimal, Scored, TailMean
 from bayes_mdp.decisions.choosing.policy_set import PolicySet
 from bayes_mdp.mdp import Discounted
-from bayes_mdp.mdp.objectives import step_discount
 from bayes_mdp.utils.memory import check_memory
 
 ENUMERATED = 4096  # deterministic policies that are all tried
@@ -154,7 +153,7 @@ def _best_by_elimination(problem: Problem) -> _Best | None:
 
     None where rounding cannot be told from what differs, or no choice may be made.
     """
-    draws, rate = problem.draws, float(step_discount(problem.draws.objective))
+    draws, rate = problem.draws, float(problem.draws.objective.discount)
     values = all_values(draws, problem.policies)
     # Probabilities stay positive in an elimination, so that an error grows with the states and the time alone.
     largest = float(np.abs(values).max(initial=0.0))
@@ -192,7 +191,7 @@ def all_values(draws: CommonDraws, policies: PolicySet) -> Float[np.ndarray, "W 
         draws: of a small problem, held in memory.
         policies: the set.
     """
-    rows, rate = draws.rows, float(step_discount(draws.objective))
+    rows, rate = draws.rows, float(draws.objective.discount)
     stored = draws.kept
     assert stored is not None
     # 1. Rows of all pairs, dense, and their rewards: what ends the episode is left out.

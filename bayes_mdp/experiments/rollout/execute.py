@@ -127,7 +127,7 @@ def prepare(case: RunConfig) -> Prepared:
         whole = initial_belief(plain_key(key_belief), case.prior, space, case.agent, case.options.method)
         support = learnable_rewards(whole)
         if support is not None:
-            support = check_paid(support, sim, envs.mdp, space, horizon=case.horizon, batched=case.own_env)
+            support = check_paid(support, sim, envs.mdp, space, horizon=case.objective.horizon, batched=case.own_env)
         belief, constants, own_belief = _belief(key_belief, case, whole, sim)
     # A belief that may be refitted needs breaks between chunks, where the host can do it.
     refits = isinstance(belief, CanRefit)

@@ -65,10 +65,6 @@ class Simulator(eqx.Module):
         """Index of a row, or of many."""
         return (state, action) if self.outcome.ndim == 3 else (step, state, action)
 
-    def uniform(self, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The random number of a transition."""
-        return jax.random.uniform(key, dtype=self.threshold.dtype)
-
     def next_outcome(self, uniform: RealScalar, cell: Index) -> Int[Array, ""]:
         """The outcome of a transition from `cell`: a state, or S for the end."""
         return self.outcome[(*cell, _search(uniform, self.threshold, cell))]

@@ -14,7 +14,7 @@ scatter.
 """
 
 from functools import partial
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, Real, UInt32
 
 from bayes_mdp.agents.common.table_policies import epsilon_greedy_action
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes, Step, Tables
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner, Step, Tables
 from bayes_mdp.experiments.rollout.simulator import Simulator
 from bayes_mdp.mdp import Discounted, Problem, SimulatedEnvironment
 from bayes_mdp.utils.typing import BoolScalar, IntScalar, RealScalar
@@ -41,21 +41,6 @@ _UNIT = np.float32(2.0**-23)
 
 EnvState: TypeAlias = PyTree
 """The state of an environment: an index, or any tree of arrays."""
-
-
-@runtime_checkable
-class SweepLearner(LearnsFromEpisodes, Protocol):
-    """An agent of this loop: epsilon-greedy for its table, which it learns by sweeps."""
-
-    @property
-    def epsilon(self) -> RealScalar:
-        """Probability of a random action."""
-        ...
-
-    @property
-    def bootstrap(self) -> bool:
-        """Whether a cut episode bootstraps from the state in which it stopped."""
-        ...
 
 
 class TabularStates(eqx.Module):
@@ -211,7 +196,7 @@ class EpisodeLayout(NamedTuple):
 class EpisodeContext(eqx.Module):
     """What does not change: agent (its numbers are leaves), environment, problem (its states are the rows)."""
 
-    agent: SweepLearner
+    agent: EpisodeLearner
     env: RowEnvironment
     problem: Problem
 

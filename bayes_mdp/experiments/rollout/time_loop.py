@@ -22,7 +22,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from bayes_mdp.agents.common.replan import period_of
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes
+from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.rollout.regret import Truth
 from bayes_mdp.experiments.rollout.simulator import Segment, Simulator
 from bayes_mdp.experiments.run_config import AgentState, BeliefTree, RunConfig
@@ -102,7 +102,7 @@ def layout_of(case: RunConfig, *, ends: bool, values: bool, refits: bool = False
         ends, values: see `Layout`.
         refits: the belief may have to be refitted, which happens between chunks.
     """
-    period, horizon, length = period_of(case.rule, case.objective), case.horizon, case.length
+    period, horizon, length = period_of(case.rule, case.objective), case.objective.horizon, case.length
     if horizon is None:
         # Rows are the steps between checkpoints: about `num_checkpoints` of them, a whole number of segments each.
         # Where the period of plans is not known before the run, every step may be followed by one.
@@ -446,7 +446,7 @@ def _simulate(
     times, steps = time + offsets, step + offsets if layout.episodic else jnp.zeros_like(offsets)
     env_keys = jax.vmap(lambda t: jax.random.split(jax.random.fold_in(keys.env, t)))(times)
     act_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(keys.act, times)
-    uniform = jax.vmap(sim.uniform)(env_keys[:, 0])
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, dtype=sim.threshold.dtype))(env_keys[:, 0])
     restart = (
         jax.vmap(lambda t: sim.reset(jax.random.fold_in(keys.reset, t)))(times + 1) if layout.restarts else offsets
     )
@@ -498,7 +498,7 @@ def _learn(layout: Layout, setting: RunContext, carry: Carry, block: Segment) ->
     if layout.segment_length == 1:  # one transition, without an axis: `update` then needs no scatter of a block
         data, weight = jax.tree.map(lambda x: jnp.reshape(x, ()), (data, weight))
     segment_is_episode = layout.episodic and layout.segment_length == layout.row_length
-    if isinstance(agent, LearnsFromEpisodes) and segment_is_episode:
+    if isinstance(agent, EpisodeLearner) and segment_is_episode:
         return replace(carry, agent_state=agent.observe_trial(problem, carry.agent_state, data, weight))
     if isinstance(agent, Learner):
         return replace(carry, agent_state=observe_block(agent, problem, carry.agent_state, data, weight))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from bayes_mdp.agents.neural.replay import Replay, Row, Stack, add, empty_replay, replay_bytes
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec
-from bayes_mdp.experiments.resume import arrays_by_name, fill
+from bayes_mdp.experiments.resume import fill
 from bayes_mdp.experiments.training.training_loop import (
     Episode,
     Evaluation,
@@ -293,16 +293,12 @@ class HostEngine:
         key = jax.random.fold_in(self._key_play, number)
         return [play_host(key, self._agent, state.learner, self._evaluation_env, plan.epsilon, plan.steps)]
 
-    def learner(self, state: TrainState) -> PyTree:
-        """What was learnt."""
-        return jax.tree.map(lambda x: x[None], state.learner)
-
-    def arrays(self, state: TrainState) -> dict[str, AnyArray]:
-        """All of the state by name; what was learnt has an axis of seeds, as in `CompiledEngine`."""
-        return arrays_by_name(state._replace(learner=self.learner(state)))
+    def by_seed(self, state: TrainState) -> TrainState:
+        """The state; what was learnt has an axis of seeds in front, as in `CompiledEngine`."""
+        return state._replace(learner=jax.tree.map(lambda x: x[None], state.learner))
 
     def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
-        """The state that `arrays` gave; the environments are played to where they were."""
+        """The state whose `by_seed` these are, by name; the environments are played to where they were."""
         fresh = begin_host(self._begin_key, self._agent, self._env, self._num_rows)
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), fresh)
         del fresh

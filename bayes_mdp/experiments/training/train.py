@@ -32,6 +32,7 @@ from bayes_mdp.experiments.results import (
 )
 from bayes_mdp.experiments.resume import (
     Checkpoints,
+    arrays_by_name,
     checkpoint_path,
     fill,
     list_checkpoints,
@@ -281,7 +282,7 @@ def _configuration(
         "env": describe_env(env),
         "evaluation_env": None if evaluation_env is None else describe_env(evaluation_env),
         "num_seeds": num_seeds,
-        "options": describe(options.identity_fields()),
+        "options": describe({name: getattr(options, name) for name in ("num_envs", "replay_size", "evaluation")}),
         "key": describe_key(key),
         "versions": versions(),
     }
@@ -376,7 +377,7 @@ class _Session:
             self._keep(state, done)
         if stops.received == signal.SIGINT:
             raise KeyboardInterrupt
-        return Training(self._dataset(), self._engine.learner(state), self._agent, done == total)
+        return Training(self._dataset(), self._engine.by_seed(state).learner, self._agent, done == total)
 
     def _start(self) -> tuple[int, PyTree]:
         newest = None if self._checkpoints is None else self._checkpoints.newest()
@@ -399,7 +400,7 @@ class _Session:
         if self._checkpoints is None or self._path is None:
             return
         log = {f"log {name}": x for name, x in self._log.arrays().items()}
-        self._checkpoints.save(done, self._engine.arrays(state) | log)
+        self._checkpoints.save(done, arrays_by_name(self._engine.by_seed(state)) | log)
         save_result(self._dataset(), Path(self._path) / CURVES)
         self._written = time.monotonic()
 

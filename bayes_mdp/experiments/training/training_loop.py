@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree
 from bayes_mdp.agents.neural.dqn import epsilon_greedy
 from bayes_mdp.agents.neural.replay import Replay, Row, add, empty_replay, replay_bytes
 from bayes_mdp.agents.neural.replay_learning import ActionOutput, NeuralAgent, Spec, Watched
-from bayes_mdp.experiments.resume import arrays_by_name, fill
+from bayes_mdp.experiments.resume import fill
 from bayes_mdp.mdp import ObservedEnvironment, TimeStep
 from bayes_mdp.mdp.environment import HasCells
 from bayes_mdp.utils.memory import device_bytes, free_bytes
@@ -118,10 +118,6 @@ class TrainOptions:
     def num_rows(self) -> int:
         """Rows of the replay: a row holds a transition of every environment."""
         return self.replay_size // self.num_envs
-
-    def identity_fields(self) -> dict[str, int | Evaluation | None]:
-        """The options that the numbers of a training depend on."""
-        return {"num_envs": self.num_envs, "replay_size": self.replay_size, "evaluation": self.evaluation}
 
 
 def check_bytes_fit(needed: int, what: str) -> None:
@@ -389,13 +385,9 @@ class CompiledEngine:
         keys = jax.random.split(jax.random.fold_in(self._key_play, number), self._num_seeds)
         return play_seeds(keys, self._agent, state.learner, self._env, plan)
 
-    def learner(self, state: TrainState) -> PyTree:
-        """What was learnt."""
-        return state.learner
-
-    def arrays(self, state: TrainState) -> dict[str, AnyArray]:
-        """All of the state by name."""
-        return arrays_by_name(state)
+    def by_seed(self, state: TrainState) -> TrainState:
+        """The state; what was learnt has an axis of seeds in front."""
+        return state
 
     def restore(self, arrays: Mapping[str, AnyArray], where: str) -> TrainState:
         """The state that `arrays` gave; `where` is named in error messages."""

@@ -455,11 +455,6 @@ def find_observed(name: str) -> ObservedEnvironment:
     return one_hot(environment)
 
 
-def is_hosted(name: str) -> bool:
-    """Whether it is "atari:GAME" or "gymnasium:ID"."""
-    return name.partition(":")[0] in HOSTED
-
-
 def find_hosted(name: str, num_envs: int, *, import_module: bool = False) -> tuple[HostEnv, HostEnv]:
     """Environments on the host: one for training and one for evaluation.
 

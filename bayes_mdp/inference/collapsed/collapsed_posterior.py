@@ -36,10 +36,10 @@ from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.conjugate.rewards import KnownRewards, SiteDraws
-from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains, Model, Scalars, of_conjugate_sites, run_chains
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.families.family import RewardBelief, RewardStreams, log_rising
-from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, Law
+from bayes_mdp.inference.fitted import BENT, NO_PROGRAM, DensityFacts, Law
 from bayes_mdp.inference.integrals.importance import HEAVY_MEAN, Integration, effective_size, tail_shapes
 from bayes_mdp.inference.integrals.quadrature import NotIntegrableError
 from bayes_mdp.inference.mixtures import HyperparameterMixture
@@ -258,22 +258,15 @@ class CollapsedPosterior(HyperparameterMixture):
         """Why its prior cannot be drawn from, in words; None: it can."""
         if self.hierarchy is None:
             return NO_PROGRAM
-        return BENT if self.is_bent else None
+        return None if self.hierarchy.draws_prior else BENT
 
     @property
-    def is_bent(self) -> bool:
-        """Whether a factor, an observation, a scale or a mask bends the prior; False where it is not at hand."""
-        return self.hierarchy is not None and not self.hierarchy.draws_prior
-
-    @property
-    def lacks_factorials(self) -> bool:
-        """Whether its data are sums of rewards that do not hold all of their density."""
-        return bool(np.isnan(self.data_statistics.constant))
-
-    @property
-    def log_constant(self) -> float:
-        """Log density of what the prior observes and tells of nothing."""
-        return 0.0 if self.hierarchy is None else self.hierarchy.log_constant
+    def density_facts(self) -> DensityFacts:
+        """What the densities of its prior and of its data lack, or hold beside what is believed."""
+        lacks_factorials = bool(np.isnan(self.data_statistics.constant))
+        if self.hierarchy is None:
+            return DensityFacts(lacks_factorials=lacks_factorials)
+        return DensityFacts(not self.hierarchy.draws_prior, self.hierarchy.log_constant, lacks_factorials)
 
     @property
     def on_grid(self) -> bool:
@@ -369,11 +362,11 @@ class CollapsedPosterior(HyperparameterMixture):
             **program_data(self.observed),
         }
 
-    def latent_sites(self) -> LatentSites:
+    def latent_sites(self) -> LatentSites | None:
         """The weighted values of the hyperparameters."""
         if self.integration is not None:
             return LatentSites(self.hyperparameters, self.weights, False, {}, {})
-        return summarise_sites(self.hyperparameters, self.weights, self.mcmc)
+        return super().latent_sites()
 
     def needs_refit(self) -> Bool[Array, ""]:
         """Whether the effective sample size is below `share` of the number of components."""

@@ -40,7 +40,6 @@ from bayes_mdp.inference.fitted import Fitted, Law, LawDraws, draw_batch
 from bayes_mdp.inference.pair_draws import Drawn, PairDraws, PairRows, key_of_outcome
 from bayes_mdp.inference.summary import PairMoments
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
-from bayes_mdp.mdp.abilities import Sizes
 from bayes_mdp.mdp.data.folded_log import Source
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -326,10 +325,6 @@ class ConjugatePosterior(Fitted):
         key_rows, key_rewards = jax.random.split(key)
         rows = self.transition_probs.sample(key_rows)
         return self.space.mdp(rows, self._of_pairs(rows, self.reward_cells.sample(key_rewards)))
-
-    def sizes(self) -> Sizes:
-        """What all draws have in common (`CanDrawPairs`)."""
-        return Sizes.of(self.space)
 
     # P(s' | s, a) first, then rewards given the outcome; the space turns rows over outcomes into an MDP.
     def pair_draws(self, key: PRNGKeyArray, needed: Bool[np.ndarray, "*H S A"]) -> PairDraws:

@@ -8,7 +8,7 @@ Smith (1994), *Bayesian Theory*, appendix A; Gelman et al. (2013), *Bayesian Dat
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -86,26 +86,14 @@ class RegressionRewards(Rewards):
     by_outcome: bool = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
     sites: Sites = eqx.field(static=True, default=())
+    distinct: ClassVar[bool] = False  # type: ignore[override] - cells share weights
+    law: ClassVar[type[dist.Distribution] | None] = dist.Normal
+    has_constant: ClassVar[bool] = True  # the known precisions enter the density by their logarithms
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Shape of the cells."""
         return np.shape(self.offset)
-
-    @property
-    def distinct(self) -> bool:  # type: ignore[override]
-        """False: cells share weights."""
-        return False
-
-    @property
-    def law(self) -> type[dist.Distribution]:
-        """Normal."""
-        return dist.Normal
-
-    @property
-    def has_constant(self) -> bool:
-        """The known precisions enter the density by their logarithms."""
-        return True
 
     @property
     def _known_noise(self) -> bool:
@@ -366,15 +354,15 @@ def regression_rewards(
     diagonal = np.count_nonzero(prior.precision - np.diag(np.diagonal(prior.precision))) == 0
     alone = bool((pairs.sum(0) <= 1).all() and diagonal and prior.concentration is None)
     return RegressionRewards(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
-        prior,
-        features,
-        offset,
-        noise_precision,
-        np.zeros((size, size)),
-        np.zeros(size),
-        np.zeros(()),
-        np.zeros(()),
-        by_outcome,
-        alone,
-        sites,
+        prior=prior,
+        features=features,
+        offset=offset,
+        noise_precision=noise_precision,
+        gram=np.zeros((size, size)),
+        moment=np.zeros(size),
+        square=np.zeros(()),
+        count=np.zeros(()),
+        by_outcome=by_outcome,
+        independent=alone,
+        sites=sites,
     )

@@ -75,12 +75,12 @@ class RewardCells(Rewards):
     offset: Cells | None = None
 
     @property
-    def law(self) -> type[dist.Distribution]:
+    def law(self) -> type[dist.Distribution]:  # type: ignore[override]
         """The family of the law of one reward."""
         return self.prior.law
 
     @property
-    def has_moments(self) -> bool:
+    def has_moments(self) -> bool:  # type: ignore[override]
         """Whether count, mean and squared deviations of the rewards are sufficient."""
         return self.prior.takes_counts
 
@@ -308,7 +308,7 @@ class RewardCells(Rewards):
         return xp.where(self.element(cell, outcome) < self.data.shape[0], total, density)
 
     @property
-    def has_constant(self) -> bool:
+    def has_constant(self) -> bool:  # type: ignore[override]
         """Whether `log_constant` is not zero."""
         return self.prior.has_constant or self.coefficient is not None or self.known_law is not None
 

@@ -47,25 +47,16 @@ class Rewards(Module):
     distinct: eqx.AbstractVar[bool]
     """Whether no parameter is used by two cells."""
     shape: eqx.AbstractVar[tuple[int, ...]]
+    law: ClassVar[type[dist.Distribution] | None]
+    """The family of the law of one reward; None: rewards are numbers."""
     learns: ClassVar[bool] = True
     """Whether data change this belief."""
     in_closed_form: ClassVar[bool] = True
     """Whether it is a closed form, with a prior of its own; False: draws of the posterior."""
-
-    @property
-    def has_constant(self) -> bool:
-        """Whether `observe` adds to the constant of the evidence."""
-        return False
-
-    @property
-    def law(self) -> type[dist.Distribution] | None:
-        """The family of the law of one reward; None: rewards are numbers."""
-        return None
-
-    @property
-    def has_moments(self) -> bool:
-        """Whether `Counts`, which hold moments of the rewards, are data for this belief."""
-        return True
+    has_constant: ClassVar[bool] = False
+    """Whether `observe` adds to the constant of the evidence."""
+    has_moments: ClassVar[bool] = True
+    """Whether `Counts`, which hold moments of the rewards, are data for this belief."""
 
     @property
     def known_law(self) -> dist.Distribution | None:
@@ -249,6 +240,9 @@ class KnownRewards(Rewards):
     by_outcome: bool = eqx.field(static=True, default=False)
     known_law: dist.Distribution | None = None  # type: ignore[override]
     learns: ClassVar[bool] = False
+    # Known rewards share no parameter.
+    independent: ClassVar[bool] = True  # type: ignore[override]
+    distinct: ClassVar[bool] = True  # type: ignore[override]
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -256,22 +250,12 @@ class KnownRewards(Rewards):
         return np.shape(self.known)
 
     @property
-    def independent(self) -> bool:  # type: ignore[override]
-        """Known rewards share no parameter."""
-        return True
-
-    @property
-    def distinct(self) -> bool:  # type: ignore[override]
-        """Known rewards share no parameter."""
-        return True
-
-    @property
-    def has_constant(self) -> bool:
+    def has_constant(self) -> bool:  # type: ignore[override]
         """Whether there is a law, which has a density."""
         return self.known_law is not None
 
     @property
-    def law(self) -> type[dist.Distribution] | None:
+    def law(self) -> type[dist.Distribution] | None:  # type: ignore[override]
         """The family of the known law; None: rewards are numbers."""
         return None if self.known_law is None else type(self.known_law)
 
@@ -394,4 +378,5 @@ def known_rewards(mean: ArrayLike, *, by_outcome: bool = False, law: dist.Distri
     """
     mean = np.asarray(mean, float)
     check_finite("reward", mean)
-    return KnownRewards(mean, by_outcome, law)  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)
+    # pyright takes abstract variables for fields.
+    return KnownRewards(known=mean, by_outcome=by_outcome, known_law=law)  # pyright: ignore[reportCallIssue]

@@ -25,7 +25,6 @@ from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
 from bayes_mdp.inference.conjugate.reward_cells import RewardCells
 from bayes_mdp.inference.detection.trace import unique_names
 from bayes_mdp.inference.draws import methods
-from bayes_mdp.inference.summary import LatentSites
 from bayes_mdp.models.isolate import traced_alone
 from bayes_mdp.utils.messages import count_of, see
 from bayes_mdp.utils.typing import AnyArray
@@ -325,14 +324,6 @@ class HasChains(Protocol):
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each."""
         ...
-
-
-def summarise_sites(
-    draws: Mapping[str, AnyArray], weights: Float[AnyArray, " K"], chains: Chains | None
-) -> LatentSites:
-    """Weighted draws of latent sites for a summary, with the diagnostics of the chains behind them."""
-    ess, r_hat = ({}, {}) if chains is None else (chains.ess(), chains.r_hat())
-    return LatentSites(draws, weights, True, ess, r_hat)
 
 
 @traced_alone

@@ -28,7 +28,7 @@ from bayes_mdp.inference.detection.detect import Detected
 from bayes_mdp.inference.detection.detect_rows import ROW_FAMILIES, Assembly, bent, check_above, detect_rows
 from bayes_mdp.inference.detection.probe import NotConjugate, Probe, first, inside
 from bayes_mdp.inference.detection.trace import KNOWN, Message, Program
-from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array
 from bayes_mdp.inference.draws.methods import NUTS
 from bayes_mdp.inference.factorised.integrate_rewards import allows_integral, rate_weights, weigh_rewards
 from bayes_mdp.inference.factorised.sampled_rewards import SampledRewards, draw_rewards, sampled_rewards
@@ -39,7 +39,7 @@ from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
 from bayes_mdp.inference.sampled.conditioned_program import DataStatistics, Rows, overflow, with_capacity
 from bayes_mdp.inference.sampled.recipe import Recipe, recipe_for
 from bayes_mdp.inference.sampled.sampled_fit import no_transitions, statistics_on_host
-from bayes_mdp.inference.summary import LatentSites, program_data
+from bayes_mdp.inference.summary import program_data
 from bayes_mdp.mdp import Counts, FoldedLog, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import without_masked_rows, without_rewards
 from bayes_mdp.mdp.space import program_cache
@@ -349,10 +349,6 @@ class FactorisedPosterior(ConjugatePosterior):
             "weights": f"effective sample size {size:.4g} of {self.num_draws}",
             **program_data(self.rewards.recipe.observed),
         }
-
-    def latent_sites(self) -> LatentSites:
-        """The weighted draws of the sites behind the rewards."""
-        return summarise_sites(self.rewards.sites, self.rewards.weights, self.mcmc)
 
 
 def _learn_rows(posterior: FactorisedPosterior, transitions: Transitions, weight: ArrayLike) -> FactorisedPosterior:

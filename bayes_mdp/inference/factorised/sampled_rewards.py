@@ -62,21 +62,14 @@ class SampledRewards(Rewards):
     recipe: Recipe = eqx.field(static=True)
     integration: Integration | None = None
     in_closed_form: ClassVar[bool] = False
+    # All cells come from one draw.
+    independent: ClassVar[bool] = False  # type: ignore[override]
+    distinct: ClassVar[bool] = False  # type: ignore[override]
 
     @property
     def by_outcome(self) -> bool:  # type: ignore[override]
         """Whether rewards depend on the outcome."""
         return self.table.by_outcome
-
-    @property
-    def independent(self) -> bool:  # type: ignore[override]
-        """False: all cells come from one draw."""
-        return False
-
-    @property
-    def distinct(self) -> bool:  # type: ignore[override]
-        """False: all cells come from one draw."""
-        return False
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -85,12 +78,12 @@ class SampledRewards(Rewards):
         return (*space.shape, space.n_outcomes) if self.by_outcome else space.shape
 
     @property
-    def law(self) -> type[dist.Distribution] | None:
+    def law(self) -> type[dist.Distribution] | None:  # type: ignore[override]
         """The family of the law of one reward."""
         return self.recipe.law
 
     @property
-    def has_moments(self) -> bool:
+    def has_moments(self) -> bool:  # type: ignore[override]
         """Whether the law has sufficient statistics."""
         return self.recipe.statistics_law is not None
 

@@ -57,11 +57,6 @@ class BetaBelief(RewardBelief):
         # p (1 - p) / (total + 1), factor by factor: the product of two large concentrations would overflow in float32.
         return (self.concentration1 / total) * (self.concentration0 / total) / (total + 1.0)
 
-    def noise(self) -> Cells:
-        """Expected probs (1 - probs)."""
-        # E[p (1 - p)] is (a + b) Var p for a beta law.
-        return (self.concentration1 + self.concentration0) * self.variance()
-
     @property
     def pseudo_observations(self) -> Cells:
         """concentration1 + concentration0."""
@@ -71,10 +66,6 @@ class BetaBelief(RewardBelief):
     def flat_weight(self) -> float:
         """That of Beta(1, 1)."""
         return 2.0
-
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Bernoulli(probs)."""
-        return dist.BernoulliProbs(drawn[0])
 
     def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """probs (1 - probs)."""

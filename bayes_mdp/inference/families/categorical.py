@@ -91,10 +91,6 @@ class DirichletCategoricalBelief(RewardBelief):
         # One for each value.
         return float(np.shape(self.concentration)[-1])
 
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Categorical(probs)."""
-        return dist.CategoricalProbs(drawn[0])
-
     def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """sum of values times probs."""
         return self._moments(drawn[0])[0]

@@ -66,10 +66,6 @@ class GammaExponentialBelief(RewardBelief):
         """concentration - 1; none where there is no prior mean to weigh."""
         return xp.maximum(self.concentration - 1.0, 0.0)
 
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Exponential(rate)."""
-        return dist.Exponential(drawn[0])
-
     def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """1 / rate."""
         return 1.0 / drawn[0]

@@ -96,13 +96,15 @@ class RewardBelief(Module):
     def variance(self) -> Cells:
         """Epistemic variance of the mean reward; inf where it does not exist."""
 
-    @abc.abstractmethod
     def noise(self) -> Cells:
         """Expected variance of one reward around its mean; inf where it does not exist."""
+        # The mean of so many rewards would vary as much as the belief's: noise / pseudo_observations = variance.
+        return self.pseudo_observations * self.variance()
 
-    @abc.abstractmethod
     def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """The law of one reward for parameters as `sample` draws them."""
+        """The law of one reward for parameters as `sample` draws them: `law` of these, if no others are needed."""
+        law: Callable[..., dist.Distribution] = self.law
+        return law(*drawn)
 
     @abc.abstractmethod
     def log_density(self, reward: Float[np.ndarray, "*N"], drawn: Values) -> Terms:

@@ -74,10 +74,6 @@ class BetaGeometricBelief(RewardBelief):
         """concentration1 - 1; none where there is no prior mean to weigh."""
         return xp.maximum(self.concentration1 - 1.0, 0.0)
 
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Geometric(probs)."""
-        return dist.GeometricProbs(drawn[0])
-
     def conditional_mean(self, drawn: tuple[Cells, ...]) -> Cells:
         """(1 - probs) / probs."""
         return (1.0 - drawn[0]) / drawn[0]

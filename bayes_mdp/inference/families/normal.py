@@ -238,11 +238,6 @@ class NormalGammaBelief(RewardBelief):
         finite = excess > 0
         return xp.where(finite, self.rate / (self.pseudo_count * xp.where(finite, excess, 1.0)), np.inf)
 
-    def noise(self) -> Cells:
-        """Expected 1 / precision; inf where concentration <= 1."""
-        # E[1 / precision] is pseudo_count times the variance of the mean.
-        return self.pseudo_count * self.variance()
-
     @property
     def pseudo_observations(self) -> Cells:
         """`pseudo_count`."""

@@ -62,10 +62,6 @@ class GammaBelief(RewardBelief):
         """`rate`."""
         return self.rate
 
-    def law_of(self, drawn: tuple[Cells, ...]) -> dist.Distribution:
-        """Poisson(rate)."""
-        return dist.Poisson(drawn[0])
-
     def conditional_noise(self, drawn: tuple[Cells, ...]) -> Cells:
         """The rate."""
         return drawn[0]

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.inference.conjugate.lazy_arrays import known_rewards, label_rewards, lazy_draws, lazy_successors
-from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array, summarise_sites
+from bayes_mdp.inference.draws.chains import Chains, Scalars, of_array
 from bayes_mdp.inference.draws.weighted_samples import WeightedSamples
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws
 from bayes_mdp.inference.sampled.algorithms import Drawn, few_draws_left
@@ -28,7 +28,7 @@ from bayes_mdp.inference.sampled.conditioned_program import (
     with_capacity,
 )
 from bayes_mdp.inference.sampled.recipe import Recipe
-from bayes_mdp.inference.summary import LatentSites, PairMoments, program_data
+from bayes_mdp.inference.summary import PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -422,10 +422,6 @@ class SampledPosterior(WeightedSamples, Fitted):
             "weights": f"effective sample size {size:.4g} of {self.num_draws}",
             **program_data(self.recipe.observed),
         }
-
-    def latent_sites(self) -> LatentSites:
-        """The weighted draws of all latent sites."""
-        return summarise_sites(self.sites, self.weights, self.mcmc)
 
     def problems(self) -> list[str]:
         """Problems to know of before this is used, one sentence each; empty: none found. Host side."""

@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from bayes_mdp.mdp.data.transitions import Log, Transitions
-from bayes_mdp.mdp.objectives import AverageReward, Episodic, Objective, step_discount
+from bayes_mdp.mdp.objectives import AverageReward, Episodic, Objective
 from bayes_mdp.utils.typing import AnyArray, RealLike
 from bayes_mdp.utils.validation import check_key, check_number, check_type
 
@@ -184,7 +184,7 @@ def returns_of(log: Log, objective: Objective) -> Float[np.ndarray, " episodes"]
         return f"{NO_END}{long}, so that none has a return"
     if whole < LEAST_EPISODES or whole < (1 - MOST_CUT) * count:
         return f"{whole} of {count} episodes are whole, at least {LEAST_EPISODES} and {1 - MOST_CUT:.0%} are needed"
-    rate = float(step_discount(objective))
+    rate = float(objective.discount)
     # discount^step, from the beginning of the episode.
     weight = rate**step
     if isinstance(objective, Episodic):

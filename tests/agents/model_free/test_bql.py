@@ -217,7 +217,7 @@ def _beats(loc, scale, dof):
 def test_policies_show_what_they_know(key):
     """q, its standard deviation, VPI; the two rules without chance; a held draw."""
     greedy, vpi, held = GreedyReturn(BELIEF), MyopicVPI(BELIEF), StudentTThompson(BELIEF).hold(key)
-    assert (greedy.horizon, greedy.n_states, greedy.n_actions) == (None, 2, 3)
+    assert greedy.shape == (2, 3)
     assert np.array_equal(greedy.q, BELIEF.loc) and np.allclose(greedy.sd**2, BELIEF.variance(), rtol=1e-5)
 
     def tell(policy, key):

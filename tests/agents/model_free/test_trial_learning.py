@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayes_mdp.agents import TDBMA, SarsaLambda
-from bayes_mdp.agents.model_free.trial_learning import LearnsFromEpisodes, sweep
+from bayes_mdp.agents.model_free.trial_learning import sweep
 from bayes_mdp.experiments.rollout.run_beliefs import on_device
 from bayes_mdp.experiments.rollout.time_loop import observe_block
 from bayes_mdp.mdp import AverageReward, Discounted, Episodic, Problem, StateActionSpace, Transitions
@@ -137,7 +137,6 @@ def test_tables():
     assert q.shape == (4, S, A) and (q == np.where(legal, 2.0, -np.inf)).all()
     with pytest.raises(ValueError, match="objective is AverageReward"):
         TDBMA().tables(Problem(space, AverageReward()))
-    assert isinstance(TDBMA(), LearnsFromEpisodes)
 
 
 @pytest.mark.parametrize(

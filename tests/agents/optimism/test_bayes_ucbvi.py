@@ -8,15 +8,8 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents import BayesUCBVI
-from bayes_mdp.agents.optimism.optimistic_sampling import PseudoDraws, quantile_values
 from bayes_mdp.mdp import AverageReward, Episodic, Problem, StateActionSpace
 from tests.agents.optimism_problems import SD, uniform_belief
-
-
-@jax.jit
-def quantile(key, belief, draws, level):
-    """q of Bayes-UCBVI."""
-    return quantile_values(key, belief, Episodic(3), draws, level)[..., 0]
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
@@ -26,7 +19,8 @@ def test_bayes_ucbvi_takes_a_quantile(level, key):
     The level of the answer, F(q), has a standard error of sqrt(level (1 - level) / 20000): |z| < 5.5, false alarm below
     1e-7. Catches 0.02 in the level (0.0085 at 0.95).
     """
-    q = quantile(key, uniform_belief(True), PseudoDraws(20_000, 0.0, 0.0), level)
+    agent = BayesUCBVI(20_000, quantile=level, pseudo_count=0.0, pseudo_reward=0.0)
+    q = jax.jit(agent.values, static_argnums=2)(key, uniform_belief(True), Episodic(3))[..., 0]
     assert abs(stats.norm(1 + 10.0, SD).cdf(float(q[2, 1])) - level) < 5.5 * np.sqrt(level * (1 - level) / 20_000)
 
 

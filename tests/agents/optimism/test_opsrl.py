@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 from bayes_mdp.agents import OPSRL
-from bayes_mdp.agents.optimism.optimistic_sampling import PseudoDraws
 from bayes_mdp.mdp import AverageReward, Problem, StateActionSpace
 from tests.agents.optimism_problems import SD, largest, uniform_belief
 
@@ -24,7 +23,8 @@ def test_opsrl_takes_the_largest_draw(key):
     Kolmogorov-Smirnov at 1e-6 on 4000 values: catches a distance of 0.042. The law of 2 draws, and of rewards without
     inflation, are shown to be caught.
     """
-    q = np.asarray(largest(jax.random.split(key, NUMBER), uniform_belief(True), PseudoDraws(3, 2.0, 5.0, 4.0)), float)
+    agent = OPSRL(3, pseudo_count=2.0, pseudo_reward=5.0, inflation=4.0)
+    q = np.asarray(largest(jax.random.split(key, NUMBER), uniform_belief(True), agent), float)
     asked = 2.0 + 10.0 * 4.0
     last = q[:, 2, 1] - 1.0 - asked
     assert p_value(last, stats.norm(0, 2 * SD), 3) > 1e-6

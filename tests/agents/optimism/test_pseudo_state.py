@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bayes_mdp.agents.optimism.optimistic_sampling import PseudoDraws
+from bayes_mdp.agents import OPSRL
 from tests.agents.optimism_problems import largest, uniform_belief
 
 
@@ -14,7 +14,7 @@ def test_the_belief_is_given_one_key_for_all_steps(steps, key):
 
     What a belief makes of the key and the step is a test of its own (`sample_next`).
     """
-    draws = PseudoDraws(1, 0.0, 0.0, 1e-9)
-    q = np.asarray(largest(jax.random.split(key, 1), uniform_belief(steps), draws), float)[0]
+    agent = OPSRL(1, pseudo_count=0.0, pseudo_reward=0.0, inflation=1e-9)
+    q = np.asarray(largest(jax.random.split(key, 1), uniform_belief(steps), agent), float)[0]
     share = [(q[h, 0] - q[h + 1, 0]) / (q[h + 1, 1] - q[h + 1, 0]) for h in (1, 0)]
     assert abs(share[0] - share[1]) < 1e-5

@@ -150,9 +150,9 @@ def test_sample_stats_where_there_are_chains_only(cases):
 
 def test_diagnosis_in_words(cases):
     exact = diagnose(cases("known").posterior)
-    assert exact.trustworthy and "Nothing to diagnose" in str(exact)
+    assert not exact.problems and "Nothing to diagnose" in str(exact)
     found = diagnose(collapsed())
-    assert found.divergences == 3 and not found.trustworthy
+    assert found.divergences == 3 and found.problems
     assert found.sites is not None and 0.9 < found.sites.loc["scale", "r_hat"] < 1.2
     assert found.sites.loc["scale", "ess_bulk"] > 20
     assert "3 of 80 draws diverged" in str(found) and "3 divergences" in str(found)
@@ -169,7 +169,7 @@ def test_diagnosis_of_integrals_in_words():
         diagnose(infer(jax.random.key(0), unknown_concentration(), data, space=space, method=method))
         for method in ("quadrature", "importance")
     ]
-    assert all(one.trustworthy and one.sites is None for one in found)
+    assert all(not one.problems and one.sites is None for one in found)
     assert str(found[0]).startswith(f"quadrature: {found[0].num_draws} nodes of a grid, no Monte Carlo error")
     assert str(found[1]).startswith(f"importance: {found[1].num_draws} draws, effective sample size of the weights ")
     assert found[0].weights_ess is None and 400 < (found[1].weights_ess or 0) <= 4000
