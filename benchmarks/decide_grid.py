@@ -406,7 +406,7 @@ def row(world: World, log: bm.mdp.Log, seed: int, prior: str = DEFAULT) -> dict[
     gain = candidate.improvement.gain
     true = world.value(policy) - staff
     low, high = np.quantile(gain, (0.05, 0.95))
-    mean, spread = candidate.mean, candidate.spread
+    ends, mean, spread = candidate.interval_of(0.9), candidate.mean, candidate.spread
     return told | {
         "recommended": int(decision.recommended),
         "harm": int(decision.recommended and true < -1e-9),
@@ -414,7 +414,7 @@ def row(world: World, log: bm.mdp.Log, seed: int, prior: str = DEFAULT) -> dict[
         "followed": "; ".join(sorted({each.check for each in candidate.consequences})),
         "better": int(true > gain.std()),
         "coverage": int(low - 1e-9 <= true <= high + 1e-9),
-        "coverage_decide": int(mean + spread * (low - mean) - 1e-9 <= true <= mean + spread * (high - mean) + 1e-9),
+        "coverage_decide": int(ends[0] - 1e-9 <= true <= ends[1] + 1e-9),
         **{"true": true, "possible": world.value(world.best()) - staff, "mean": mean, "sd": float(gain.std())},
         **{"spread": spread, "prob": candidate.improvement.prob, "fewest": candidate.fewest},
     }

@@ -355,14 +355,15 @@ def summarise_draws(draws: Float[np.ndarray, " N"]) -> tuple[float, float, tuple
     return float(draws.mean()), float(draws.std(ddof=1)), central_interval(draws)
 
 
-def central_interval(draws: Float[np.ndarray, " N"]) -> tuple[float, float]:
-    """Central 95 % interval of draws, of one at least.
+def central_interval(draws: Float[np.ndarray, " N"], level: float = LEVEL) -> tuple[float, float]:
+    """Central interval of draws, of one at least.
 
     Args:
         draws: of a value.
+        level: its probability, in (0, 1).
     """
     # Equal tails.
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

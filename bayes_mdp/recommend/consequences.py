@@ -2,10 +2,12 @@
 
 A check says that a belief does not fit the log somewhere; it does not say that this place matters to the decision. So
 for each check that failed the policies are compared again under the beliefs that it points to: rows of a concentration
-that is learnt, rows that lead where the log leads, the earlier and the later half of the episodes alone, and, where the
-check is about the choice itself, the choice made with one half of the episodes and judged by the other. Where actions
-depend on the step, the baseline is what the log did at its earlier steps, or at its later ones. If the promise is
-broken there, by more than the draws may err, the check is a reason not to recommend; if not, a note. What none of these
+that is learnt, rows that lead where the log leads, rows that the actions of a state share, the earlier and the later
+half of the episodes alone, and, where the check is about the choice itself, the choice made with one half of the
+episodes and judged by the other. Where actions depend on the step, the baseline is what the log did at its earlier
+steps, or at its later ones. If the promise is broken there, by more than the draws may err, the check is a reason not
+to recommend; if not, a note. Where the check is about rows or the choice, the interval of a gain holds those of the
+other answers too: that it failed leaves open which of them is right. What none of these
 beliefs can hold (an unseen cause of actions and outcomes, rewards that are missing for a reason) no such comparison can
 show.
 """
@@ -17,18 +19,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.calibration.criticism.criticise import CHOSEN, RETURNS
+from bayes_mdp.calibration.criticism.criticise import CHOSEN, NEW, RETURNS, WHERE
 from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
+from bayes_mdp.inference import Gibbs
 from bayes_mdp.inference.fitted import Fitted
 from bayes_mdp.inference.pair_draws import central_interval
-from bayes_mdp.inference.route import infer
+from bayes_mdp.inference.route import fit_for, infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import halves_in_time, split_log
 from bayes_mdp.mdp.labels import behaviour_in_halves
 from bayes_mdp.models.default_prior import DefaultPrior, concentrations_of, reward_law_of
 from bayes_mdp.models.hierarchical import unknown_concentration
 from bayes_mdp.models.mdp_spec import Prior
+from bayes_mdp.models.partial_pooling import PartialPooling, partial_pooling, pooled_outcomes
 from bayes_mdp.models.priors import known_rewards
 from bayes_mdp.utils.messages import amount, amounts, see
 from bayes_mdp.utils.progress import stage
@@ -44,6 +48,10 @@ ERRORS = 2.0
 """A promise is broken where P(no worse) is less than it must be by more than so many Monte Carlo errors."""
 SIGN = 0.5
 """What P(no worse) must be by half of the data, which cannot be asked for more than the sign."""
+WARM_UP, SWEEPS = 50, 100
+"""Of the chain that draws what the rows of a state share."""
+MOST_NUMBERS, LEAST_DRAWS = 2**27, 100
+"""Where the draws of a gain have more numbers, there are fewer draws, at least so many."""
 
 
 class Consequence(NamedTuple):
@@ -85,6 +93,11 @@ class Consequence(NamedTuple):
         """
         broken = self.prob < self.confidence and not self.in_doubt
         return broken or float(self.gain.mean()) <= ROUNDING * abs(self.before) - self.slack
+
+    @property
+    def widens(self) -> bool:
+        """Whether the interval of the gain allows for it: what the check is about are rows, or the choice."""
+        return self.check in (NEW, WHERE, CHOSEN)
 
     @property
     def what(self) -> str:
@@ -149,11 +162,16 @@ class Question(NamedTuple):
 
     def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
         """The gains of policies under a prior after a log."""
-        posterior = infer(self.key, prior, log, space=self.space)
+        return self.gains_under(infer(self.key, prior, log, space=self.space), policies)
+
+    def gains_under(self, posterior: Fitted, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
+        """The gains of policies under a posterior."""
         # The baseline beside the policies, in the same draws.
         compared = {"": self.baseline, **policies}
+        cells = int(np.prod((*self.space.shape, self.space.n_outcomes)))
+        num_draws = min(self.num_draws, max(LEAST_DRAWS, MOST_NUMBERS // cells))
         with stage("policies in common draws"):
-            values = policy_values(self.key, posterior, compared, self.objective, self.initial, self.num_draws)
+            values = policy_values(self.key, posterior, compared, self.objective, self.initial, num_draws)
         return {name: values[name].draws - values[""].draws for name in policies}
 
 
@@ -215,6 +233,8 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     # With listed successors it is known where rows may lead.
     if question.space.successors is None:
         asks["with rows that lead where the log leads"] = lambda: _under(question, _arrivals(question))
+    if check in (NEW, WHERE) and _can_pool(question):
+        asks["with rows that the actions of a state share"] = lambda: _pooled(question)
     if check == SHARE:
         asks["with rows whose prior weighs one transition"] = lambda: _under(question, None)
     beliefs = {words: (ask, question.confidence) for words, ask in asks.items()}
@@ -231,19 +251,43 @@ def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
 
     Without weights the concentration of a row is one, that of an outcome the same for all.
     """
-    log, space = question.log, question.space
-    if log.transitions.reward is None:
-        # Rewards as the prior has them: the log says nothing of them.
-        known = infer(question.key, question.prior, None, space=space).mean_mdp().reward
-        rewards: Callable[..., Prior] = partial(known_rewards, np.asarray(known))
-    else:
-        rewards = reward_law_of(log)[0]
+    log, space, rewards = question.log, question.space, _rewards(question)
     if weights is None:
         # The total of a row is one.
         prior = rewards(concentration=1.0 / space.n_outcomes)
     else:
         prior = unknown_concentration(concentrations_of(space), weights=weights, rewards=rewards)
     return question.gains(prior, log, question.policies)
+
+
+def _rewards(question: Question) -> Callable[..., Prior]:
+    """A factory of priors, given the concentration of the rows, with the law of the rewards that the log suggests."""
+    if question.log.transitions.reward is not None:
+        return reward_law_of(question.log)[0]
+    # Rewards as the prior has them: the log says nothing of them.
+    known = infer(question.key, question.prior, None, space=question.space).mean_mdp().reward
+    return partial(known_rewards, np.asarray(known))
+
+
+def _can_pool(question: Question) -> bool:
+    """Whether rows can borrow from each other, and do not under the belief of the decision."""
+    if isinstance(question.prior, PartialPooling):
+        return False
+    try:
+        pooled_outcomes(question.space)
+    except ValueError:
+        return False
+    return True
+
+
+def _pooled(question: Question) -> dict[str, Gain]:
+    """The gains where the rows of a state's actions, and the states, are as alike as the log shows (see
+    `partial_pooling`)."""
+    # One short chain: what is asked for is the interval of a gain, not the law of each row.
+    method = Gibbs(num_chains=1, num_warmup=WARM_UP, num_samples=SWEEPS)
+    fit = fit_for(partial_pooling(_rewards(question)), question.space, method)
+    posterior = fit.on_host(question.key, question.log.transitions)
+    return question.gains_under(posterior, question.policies)
 
 
 def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
@@ -259,9 +303,9 @@ def _cross_halves(question: Question) -> dict[str, Gain]:
     if question.chosen is None:
         return {}
     first, second = split_log(question.key, question.log, 0.5)
-    total = np.zeros(question.num_draws)
+    gains: list[Gain] = []
     for chooses, judges in ((first, second), (second, first)):
         policy = question.rule(infer(question.key, question.prior, chooses, space=question.space))
-        # The mean of both directions.
-        total = total + question.gains(question.prior, judges, {question.chosen: policy})[question.chosen] / 2
-    return {question.chosen: total}
+        gains.append(question.gains(question.prior, judges, {question.chosen: policy})[question.chosen])
+    # The mean of both directions.
+    return {question.chosen: np.mean(gains, axis=0)}

@@ -268,9 +268,9 @@ def decide(
         criticism = None
         if options.checks:
             rule = _rule(problem)
-            criticism = criticise(
-                keys[4], whole, log, objective, initial=begins, options=CriticiseOptions(choose_by=rule, by_use=True)
-            )
+            # Of the choice the gain is asked for, as it is what the decision promises.
+            asked = CriticiseOptions(choose_by=rule, by_use=True, baseline=today)
+            criticism = criticise(keys[4], whole, log, objective, initial=begins, options=asked)
             judged = _weigh(keys[5], problem, criticism, judged, rule, comparison)
         else:
             judged = {

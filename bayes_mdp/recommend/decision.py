@@ -15,7 +15,7 @@ from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.decisions.policy_comparison import PolicyComparison
 from bayes_mdp.decisions.policy_evaluation import AS_DRAWN, describe_start
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import central_interval
+from bayes_mdp.inference.pair_draws import LEVEL, central_interval
 from bayes_mdp.mdp import PolicyLike, StateActionSpace
 from bayes_mdp.recommend.consequences import Consequence, sentences
 from bayes_mdp.recommend.in_words import value_in_words, with_text_labels
@@ -63,10 +63,25 @@ class Candidate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the gain: the posterior's, widened by `spread`."""
-        low, high = central_interval(self.improvement.gain)
+        """95 % interval of the gain: see `interval_of`."""
+        return self.interval_of(LEVEL)
+
+    def interval_of(self, level: float) -> tuple[float, float]:
+        """The posterior's central interval of the gain, widened by `spread`; with those of the answers to failed checks
+        of rows and of the choice (see `bayes_mdp.recommend.consequences`).
+
+        Args:
+            level: its probability, in (0, 1).
+        """
+        gains = [self.improvement.gain, *(each.gain for each in self.consequences if each.widens)]
+        ends = np.array([central_interval(gain, level) for gain in gains])
+        means, sds = (np.array([[of(gain)] for gain in gains]) for of in (np.mean, np.std))
+        # The variance that `spread` adds is that of choice and frequencies: it is the same under every belief.
+        added = (self.spread**2 - 1.0) * sds[0] ** 2
+        factors = np.sqrt(1.0 + np.divide(added, sds**2, out=np.zeros_like(sds), where=sds > 0))
         # Widened about the mean.
-        return self.mean + self.spread * (low - self.mean), self.mean + self.spread * (high - self.mean)
+        wide = means + factors * (ends - means)
+        return float(wide[:, 0].min()), float(wide[:, 1].max())
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -327,6 +342,8 @@ class Decision:
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
+        if any(consequence.widens for consequence in weighed):
+            notes.append(f"{self.lead!r}: its interval holds those of the other answers below")
         notes += sentences(consequence for consequence in weighed if not consequence.stops)
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]

@@ -14,6 +14,7 @@ from bayes_mdp.recommend.consequences import BY_STEP, SHARE, SIGN, Consequence, 
 from tests.recommend.shops import REWARD, easy_log, right_prior
 
 KEY = jax.random.key(0)
+POOLED = "with rows that the actions of a state share"
 TODAY, BETTER, WORSE = np.full((2, 2), 0.5), np.array([1, 1]), np.array([0, 0])
 
 
@@ -27,8 +28,8 @@ def question(log: Log, prior: Any, chosen: str | None = "chosen", **policies: An
 @pytest.mark.parametrize(
     ("check", "beliefs"),
     [
-        (NEW, ["with rows whose concentration is learnt", "with rows that lead where the log leads"]),
-        (WHERE, ["with rows whose concentration is learnt", "with rows that lead where the log leads"]),
+        (NEW, ["with rows whose concentration is learnt", "with rows that lead where the log leads", POOLED]),
+        (WHERE, ["with rows whose concentration is learnt", "with rows that lead where the log leads", POOLED]),
         (CHOSEN, ["chosen by one half of the episodes and judged by the other"]),
         (
             RETURNS,
@@ -69,7 +70,43 @@ def test_a_policy_that_is_worse_is_stopped():
 def test_the_default_prior_is_not_asked_twice():
     log = easy_log()
     (answers,) = consequences(question(log, bm.models.default_prior(log)), [NEW], {"chosen": 1.0}).values()
-    assert [each.belief for each in answers] == ["with rows that lead where the log leads"]
+    assert [each.belief for each in answers] == ["with rows that lead where the log leads", POOLED]
+
+
+def test_rows_that_cannot_be_pooled_and_those_that_are_are_not_asked_for():
+    """Listed successors; the prior is partial pooling itself."""
+    log = easy_log()
+    asked = question(log, bm.models.partial_pooling())
+    assert POOLED not in [each.belief for each in consequences(asked, [WHERE], {"chosen": 1.0})["chosen"]]
+    successors = np.broadcast_to([0, 1], (2, 2, 2))
+    listed = bm.StateActionSpace(2, 2, successors=successors, states=log.states, actions=log.actions)
+    asked = question(log, right_prior())._replace(space=listed)
+    assert POOLED not in [each.belief for each in consequences(asked, [NEW], {"chosen": 1.0})["chosen"]]
+
+
+def alike_log() -> Log:
+    """40 states; the 8 actions of each lead alike; state 0 pays."""
+    rng = np.random.default_rng(3)
+    rows = rng.dirichlet(np.full(40, 0.3), 40)
+    state, action = rng.integers(0, 40, 4000), rng.integers(0, 8, 4000)
+    reached = (rng.random((4000, 1)) > rows[state].cumsum(-1)).sum(-1).clip(0, 39)
+    data = Transitions(state, action, np.where(state == 0, 1.0, 0.0), reached, np.zeros(4000, bool))
+    return Log(data, tuple(range(40)), tuple(range(8)))
+
+
+def test_rows_that_actions_share_see_through_a_gain_of_chance():
+    """No policy is better than another; independent rows say that the one they choose surely is."""
+    log, space = alike_log(), bm.StateActionSpace(40, 8)
+    prior = bm.models.dirichlet_normal_gamma(concentration=0.1)
+    posterior = bm.infer(KEY, prior, log, space=space)
+    policy = np.asarray(bm.greedy(posterior, Discounted(0.9)))
+    asked = Question(
+        *(KEY, prior, log, space, Discounted(0.9), np.full(40, 1 / 40), lambda _: policy, np.full((40, 8), 1 / 8)),
+        *({"chosen": policy}, "chosen", 0.0, 0.95, 100),
+    )
+    answers = {each.belief: each for each in consequences(asked, [WHERE], {"chosen": 1.0})["chosen"]}
+    independent = answers["with rows whose concentration is learnt"]
+    assert independent.prob > 0.95 and answers[POOLED].gain.mean() < independent.gain.mean() / 3
 
 
 def test_a_trend_is_seen_by_halves():

@@ -10,10 +10,13 @@ import pytest
 from scipy.stats import norm
 
 import bayes_mdp as bm
+from bayes_mdp.calibration.criticism.criticise import RETURNS, WHERE
+from bayes_mdp.decisions.choosing.criteria import Improvement
 from bayes_mdp.mdp import Discounted, Episodic, Log, Transitions
 from bayes_mdp.mdp.data.log_split import first_states, split_log
+from bayes_mdp.recommend.consequences import Consequence
 from bayes_mdp.recommend.decide import LOOKS, MORE
-from bayes_mdp.recommend.decision import SCREEN, hidden_causes
+from bayes_mdp.recommend.decision import SCREEN, Candidate, hidden_causes
 from bayes_mdp.utils.layout import WIDTH
 from tests.options import fold
 from tests.recommend.shops import ACTIONS, BAD, REWARD, STATES, easy_log, right_prior
@@ -458,3 +461,24 @@ def test_a_recommendation_says_which_unrecorded_cause_would_undo_it(key):
             decision, tipping=1.1761, candidates={"treat": dataclasses.replace(decision.candidates["treat"], doubts=())}
         ).notes
     )
+
+
+def test_the_interval_holds_those_of_the_answers_to_checks_of_rows():
+    """By hand: each interval about its own mean, with the variance that `spread` adds to the first."""
+    rng = np.random.default_rng(0)
+    gain, other, half = rng.normal(5, 1, 4000), rng.normal(2, 0.5, 4000), rng.normal(-9, 1, 4000)
+    told = tuple(
+        Consequence(check, "with other rows", 5.0, draws, 0.0, 0.95)
+        for check, draws in ((WHERE, other), (RETURNS, half))
+    )
+    candidate = Candidate(np.array([1, 1]), Improvement(gain, 0.0, 0.95, 1), spread=2.0, consequences=told)
+    alone = dataclasses.replace(candidate, consequences=())
+    low, high = np.quantile(gain, (0.05, 0.95))
+    mean = gain.mean()
+    assert alone.interval_of(0.9) == pytest.approx((mean + 2 * (low - mean), mean + 2 * (high - mean)))
+    factor = np.sqrt(1 + 3 * gain.var() / other.var())
+    lowest = other.mean() + factor * (np.quantile(other, 0.05) - other.mean())
+    assert candidate.interval_of(0.9) == pytest.approx((lowest, alone.interval_of(0.9)[1]))
+    # A belief that knows the gain has no interval to widen, but its place.
+    sure = dataclasses.replace(candidate, consequences=(told[0]._replace(gain=np.full(4000, -7.0)),))
+    assert sure.interval_of(0.9)[0] == -7.0

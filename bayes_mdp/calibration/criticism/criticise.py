@@ -14,6 +14,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from bayes_mdp.calibration.belief.draws import check_posterior
 from bayes_mdp.calibration.criticism.log_checks import (
+    PolicyArray,
     ReturnCheck,
     good_turing,
     new_outcomes,
@@ -279,6 +280,7 @@ class CriticiseOptions:
         choose_by: how a policy is chosen from the posterior of the first half; None: `greedy`.
         by_use: whether pairs weigh by how long that policy is in them, in "new outcomes" and "where they lead"; False:
             by their transitions in the second half. A belief may be wrong where a decision does not look.
+        baseline: policy over which "chosen policy" asks for the gain of that policy; None: for its value.
 
     Raises:
         TypeError, ValueError: one sentence about the option at fault.
@@ -292,6 +294,7 @@ class CriticiseOptions:
     false_alarm: RealLike = 0.05
     choose_by: Callable[[InferredPosterior], PolicyLike] | None = None
     by_use: bool = False
+    baseline: PolicyLike | None = None
 
     def __post_init__(self) -> None:
         check_bool("by_use", self.by_use)
@@ -380,8 +383,10 @@ def criticise(
     findings |= _new(keys[2], half, first, second, int(num_replicates), kind, use)
     if WHERE not in findings:
         skipped[WHERE] = "the space has one state for all outcomes that the log does not have"
-    # 3. The optimiser's curse: the value of that policy under the frequencies of the second half.
-    findings[CHOSEN] = _check_choice(keys[3], half, policy, objective, start, second, int(num_replicates), kind)
+    # 3. The optimiser's curse: the value of that policy, or its gain, under the frequencies of the second half.
+    over = options.baseline
+    over = None if over is None else read_action_probs("baseline", over, sizes_of(half), objective, space)
+    findings[CHOSEN] = _check_choice(keys[3], half, policy, objective, start, second, int(num_replicates), kind, over)
     # 4. The value of the behaviour against the returns of the log, by the belief from all data.
     check = return_check(keys[4], posterior, log, space, objective, start)
     if isinstance(check, ReturnCheck):
@@ -477,23 +482,28 @@ def _new(
 def _check_choice(
     key: PRNGKeyArray,
     half: InferredPosterior,
-    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
+    policy: PolicyArray,
     objective: Objective,
     start: Float[np.ndarray, " S"],
     second: Log,
     num_replicates: int,
     kind: str,
+    baseline: PolicyArray | None,
 ) -> Finding:
     with bar_of(num_replicates, " replicates") as bar:
-        value = value_of_choice(key, half, policy, objective, start, second.transitions, num_replicates, bar.update)
+        value = value_of_choice(
+            key, half, policy, objective, start, second.transitions, num_replicates, bar.update, baseline
+        )
     expected = float(value.replicates.mean())
+    seen = amount(value.observed)
+    worth = f"is worth {seen}" if baseline is None else f"gains {seen} over the baseline"
     # One-sided: a chosen policy disappoints.
     return Finding(
         value.observed,
         expected,
         value.p_low,
-        f"the best policy of the first half is worth {amount(value.observed)} in the frequencies of the second; the "
-        f"belief expects {amount(expected)} +- {amount(value.replicates.std(ddof=1), 2)} there",
+        f"the best policy of the first half {worth} in the frequencies of the second; the belief expects "
+        f"{amount(expected)} +- {amount(value.replicates.std(ddof=1), 2)} there",
         next_step(CHOSEN, above=value.observed > expected, kind=kind),
     )
 

@@ -7,7 +7,7 @@ held-out form). Rows of some pairs come from any posterior in one layout, `RowDr
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -37,6 +37,8 @@ from bayes_mdp.mdp.labels import policy_of
 from bayes_mdp.mdp.protocols import Posterior
 from bayes_mdp.random.host_generator import host_generator
 
+PolicyArray: TypeAlias = Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
+"""Actions, or their probabilities."""
 DRAWS = 100
 LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
 AT_ONCE = 16  # draws that are made, and evaluated, at a time
@@ -350,18 +352,20 @@ def good_turing(
 def value_of_choice(
     key: PRNGKeyArray,
     posterior: Posterior,
-    policy: Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"],
+    policy: PolicyArray,
     objective: Objective,
     start: Float[np.ndarray, " S"],
     second: Transitions,
     num_replicates: int,
     done: Progress,
+    baseline: PolicyArray | None = None,
 ) -> Replicated:
-    """The value of a policy in the MDP of the second half's frequencies.
+    """The value of a policy, or its gain over a baseline, in the MDP of the second half's frequencies.
 
     Each row is (counts of the second half + the first half's mean row) / (count + 1); rewards are at their means under
     the first half. A policy that was chosen because its value looks high is worth less there than in replicates,
-    unless the belief is right.
+    unless the belief is right. Where the values of all policies are wrong alike, that hides a gain that is too large,
+    or looks like one.
 
     Args:
         key: of the replicates.
@@ -371,15 +375,21 @@ def value_of_choice(
         second: the second half.
         num_replicates: R.
         done: called after each replicate.
+        baseline: over which the gain is; it may know which pairs the second half has, not what followed. None: the
+            value.
     """
     rng = host_generator(jax.random.fold_in(key, 1))
     second = second.with_next_state()
     mean = posterior.mean_mdp()
     # A policy of actions becomes probabilities of zero and one.
-    probs = policy if np.issubdtype(policy.dtype, np.floating) else np.eye(mean.reward.shape[-1])[policy]
-    used = np.asarray((probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0))
+    compared = [
+        each if np.issubdtype(each.dtype, np.floating) else np.eye(mean.reward.shape[-1])[each]
+        for each in (policy, baseline)
+        if each is not None
+    ]
+    used = np.any([(probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0) for probs in compared], axis=0)
     rows = row_draws(key, posterior, used)
-    # Transitions of pairs that the policy never uses do not bear on its value.
+    # Transitions of pairs that neither policy uses do not bear on their values.
     number = np.full(used.shape, -1)
     number[rows.state, rows.action] = np.arange(len(rows.state))
     pair = number[np.asarray(second.state), np.asarray(second.action)]
@@ -387,11 +397,12 @@ def value_of_choice(
     reached = np.asarray(second.outcome(used.shape[0]))[inside]
     pair = pair[inside]
     seen = np.bincount(rows.place(pair, reached), minlength=rows.mean.size).reshape(rows.mean.shape)
-    value = _value_of(mean, rows, probs, objective, start)
+    of_policy, *of_baseline = [_value_of(mean, rows, probs, objective, start) for probs in compared]
 
     def statistic(counts: list[Int[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
         # A prior of one transition, by the mean row of the first half.
-        return value([(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts])
+        tables = [(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts]
+        return of_policy(tables) - sum(value(tables) for value in of_baseline)
 
     replicates: list[float] = []
     while len(replicates) < num_replicates:

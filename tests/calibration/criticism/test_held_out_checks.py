@@ -167,6 +167,9 @@ def test_the_chosen_value_by_hand(kind):
     objective = Episodic(2, 0.7) if kind == "episodic" else OBJECTIVE
     start, calls = np.array([0.5, 0.5, 0.0]), []
     found = value_of_choice(KEY, posterior, policy, objective, start, SECOND, 5, lambda: calls.append(None))
+    today = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
+    probs = np.broadcast_to(today, (2, 3, 2)) if kind == "episodic" else today
+    gained = value_of_choice(KEY, posterior, policy, objective, start, SECOND, 5, lambda: None, probs)
     counts, mean = np.zeros((3, 2, 4)), np.ones((3, 2, 4))  # the prior: each outcome once
     for data, table in ((SECOND, counts), (FIRST, mean)):
         np.add.at(table, (data.state, data.action, np.asarray(data.outcome(3))), 1.0)
@@ -175,6 +178,13 @@ def test_the_chosen_value_by_hand(kind):
     more: Any = {"horizon": 2, "discount": 0.7} if kind == "episodic" else {"discount": OBJECTIVE.discount}
     assert found.observed == pytest.approx(value_by_hand(rows[..., :3], reward, policy, start, **more), rel=1e-5)
     assert len(calls) == 5 and len(set(found.replicates)) > 1
+    # The gain over a baseline, whose chain is the mixture of its actions.
+    mixed, paid = np.einsum("sa,sat->st", today, rows[..., :3])[:, None], (today * reward).sum(-1, keepdims=True)
+    one = np.zeros((2, 3) if kind == "episodic" else 3, int)
+    gain = found.observed - value_by_hand(mixed, paid, one, start, **more)
+    assert gained.observed == pytest.approx(gain, rel=1e-5) and len(set(gained.replicates)) > 1
+    none = value_of_choice(KEY, posterior, probs, objective, start, SECOND, 5, lambda: None, probs)
+    assert none.observed == 0 and not none.replicates.any()
 
 
 @cache
@@ -183,15 +193,18 @@ def judged(kind: str, number: int) -> Any:
 
     Kinds: "right"; "flat" and "sure", concentrations a hundred times too large and too small; "both", replicates from
     the posterior of both halves; "same", the half that chose judges too; "popular", whose rows have the
-    concentration of the belief, but some states are likely everywhere and others nowhere.
+    concentration of the belief, but some states are likely everywhere and others nowhere; "alike", where all actions
+    of a state have one row. `gained`: of the gain over what the log did.
     """
     concentration = {"flat": 100 * RIGHT, "sure": RIGHT / 100, "popular": RIGHT / 2}.get(kind, RIGHT)
-    new, where, used, used_where, chosen = [], [], [], [], []
+    new, where, used, used_where, chosen, gained = [], [], [], [], [], []
     for seed, key in enumerate(jax.random.split(KEY, number)):
         rng = np.random.default_rng([7, seed])
         rows = world(rng)
         if kind == "popular":
             rows = rng.dirichlet(S * RIGHT / 2 * POPULAR, (S, A))
+        if kind == "alike":
+            rows = np.repeat(rows[:, :1], A, axis=1)
         log = log_of_world(rng, rows)
         keys = jax.random.split(key, 3)
         first, second = split_log(keys[0], log)
@@ -208,7 +221,10 @@ def judged(kind: str, number: int) -> Any:
         used_where.append(by_use.arrivals.two_sided_p_value)
         found = value_of_choice(keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, lambda: None)
         chosen.append(found.p_low)
-    both = {"used": np.array(used), "used_where": np.array(used_where)}
+        today, none = bm.behaviour_policy(log, space=SPACE), lambda: None
+        asked: Any = (keys[2], source, policy, OBJECTIVE, START, judge.transitions, REPLICATES, none, today)
+        gained.append(value_of_choice(*asked).p_low)
+    both = {"used": np.array(used), "used_where": np.array(used_where), "gained": np.array(gained)}
     return SimpleNamespace(new=np.array(new), where=np.array(where), chosen=np.array(chosen), **both)
 
 
@@ -227,9 +243,10 @@ def check_right(number: int) -> None:
     alarms = int(((found.used <= LEVEL) | (found.used_where <= LEVEL) | (found.chosen <= LEVEL)).sum())
     assert stats.binom.sf(alarms - 1, number, 3 * LEVEL) > FALSE_ALARM
     for level in (0.05, 0.1, 0.25, 0.5):
-        for p_values in (found.new, found.where, found.used, found.used_where, found.chosen):
+        for p_values in (found.new, found.where, found.used, found.used_where, found.chosen, found.gained):
             assert stats.binom.sf(int((p_values <= level).sum()) - 1, number, level) > FALSE_ALARM
-    assert stats.kstest(found.chosen, "uniform").pvalue > FALSE_ALARM
+    for p_values in (found.chosen, found.gained):
+        assert stats.kstest(p_values, "uniform").pvalue > FALSE_ALARM
 
 
 def test_right_beliefs_are_seldom_accused():
