@@ -445,19 +445,31 @@ def _first_policy(
     # Greedy by immediate reward is a start for policy iteration.
     if not isinstance(objective, FirstExit):
         return choices.first_best(choices.reward)
-    # The shortest way out: states are marked by their distance to the end, each takes what leads nearer most likely.
-    mean = choices.probs.mean(0)[None]
+    towards, _ = ways_out(rows, choices.probs.mean(0), np.ones(len(rows.state), bool))
+    return np.broadcast_to(choices.first_best(towards[None]), (num, rows.n_states)).copy()
+
+
+def ways_out(
+    rows: PairRows, probs: Float[np.ndarray, " E"], allowed: Bool[np.ndarray, " Q"]
+) -> tuple[Float[np.ndarray, " Q"], Bool[np.ndarray, " S"]]:
+    """Of each pair the probability of a step nearer to the end (zero: it is not on a shortest way), and which states
+    can reach it: a policy that takes the likeliest such step everywhere is proper.
+
+    Args:
+        rows, probs: of one MDP.
+        allowed: which pairs may be taken.
+    """
+    # States are marked by their distance to the end, which itself is at distance zero.
     reach, towards = np.zeros(rows.n_states + 1, bool), np.zeros(len(rows.state))
-    # The end itself is at distance zero.
     reach[-1] = True
     for _ in range(rows.n_states):
-        nearer = rows.sums(mean * reach[rows.next_state])[0]
-        new = ~reach[rows.state] & (nearer > 0)
+        nearer = rows.sums(probs[None] * reach[rows.next_state])[0]
+        new = ~reach[rows.state] & (nearer > 0) & allowed
         if not new.any():
             break
         towards[new] = nearer[new]
         reach[rows.state[new]] = True
-    return np.broadcast_to(choices.first_best(towards[None]), (num, rows.n_states)).copy()
+    return towards, reach[:-1]
 
 
 def _policy_iteration(

@@ -127,6 +127,8 @@ def _tabulate(policy: Policy, mdp: MDP | SparseMDP | Sizes, horizon: int | None)
 
 
 def _check_sizes(policy: TabularPolicy, mdp: MDP | SparseMDP | Sizes, horizon: int | None) -> None:
+    if len(policy.shape) not in (2, 3):
+        raise ValueError(f"policy.shape is {policy.shape}, expected (states, actions) or (steps, states, actions)")
     *steps, n_states, n_actions = policy.shape
     size, expected = (n_states, n_actions), (mdp.n_states, mdp.n_actions)
     if size != expected:

@@ -67,6 +67,12 @@ HALF = np.full((6, 2), 0.5)
         (Table(np.full((6, 3), 1 / 3)), FREE6, None, r"policy is for \(6, 3\) states and actions, expected \(6, 2\)"),
         (Table([HALF] * 3), FREE6, None, "policy has 3 steps, expected a policy that does not depend on the step"),
         (Table([HALF] * 3), FREE6, 6, "policy has 3 steps, expected 6, those of an episode"),
+        (
+            Table(HALF[0]),
+            FREE6,
+            None,
+            r"policy.shape is \(2,\), expected \(states, actions\) or",
+        ),
     ],
 )
 def test_bad_policy_objects(policy, mdp, horizon, message):

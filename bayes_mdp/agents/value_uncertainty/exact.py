@@ -11,7 +11,7 @@ Also here: the same variance over sampled MDPs (`by_draws`) and by the uncertain
 (`exact_ube`, [EUBE23]).
 """
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -62,10 +62,6 @@ from bayes_mdp.planning.solution import PolicyEvaluation, Solution, where_legal
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.typing import AnyArray, IntScalar
 from bayes_mdp.utils.validation import check_bool
-
-if TYPE_CHECKING:
-    pass
-
 
 __all__ = ["CovarianceThompson", "by_draws", "exact_ube", "value_covariance"]
 _WHO = "exact.value_covariance"

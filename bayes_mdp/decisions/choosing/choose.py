@@ -55,6 +55,7 @@ from bayes_mdp.decisions.choosing.policy_set import (
     improve,
     policy_set,
 )
+from bayes_mdp.decisions.host_optima import ways_out
 from bayes_mdp.decisions.policy_evaluation import (
     PolicyValue,
     Start,
@@ -84,6 +85,7 @@ from bayes_mdp.mdp import (
     CanMean,
     CanSample,
     Episodic,
+    FirstExit,
     Objective,
     PolicyOrLabels,
     SparseMDP,
@@ -229,8 +231,9 @@ def choose(
 
     Raises:
         ValueError, TypeError: as `policy_value`; too few draws for the tail of the criterion or for the confidence; a
-            baseline that takes actions the space forbids; limits that leave no policy; a budget that no policy is
-            within on average (the least possible cost is named).
+            baseline that takes actions the space forbids; limits that leave no policy, or none that ends (`FirstExit`,
+            which leaves out those that need not end in some draw); a budget that no policy is within on average (the
+            least possible cost is named).
 
     Example:
         >>> prior, space = bm.models.dirichlet_bernoulli(), bm.StateActionSpace(1, 2)
@@ -303,6 +306,7 @@ def choose_first(
             slack,
         )
     search = draws_of(search_key, searched, objective, num_draws, initial=initial, needed=needed, fewest=fewest)
+    _require_way_out(search, sets[0][1], space)
     # Policy iteration in each draw starts from the optimum of the mean MDP, which is near most optima.
     twice = not isinstance(criterion, Robust) and needs_best(scored(criterion))
     near_optima = _near_optima(search, mean) if twice else None
@@ -474,7 +478,7 @@ def _search(
     best = draws.best(near) if needs_best(criterion) else None
     feasible, stay = None, None
     if today is not None:
-        base = draws.values(today[None])[:, 0]
+        base = draws.evaluations(today[None], names=["baseline"])[0][:, 0]
         # Stricter on the searched draws than what is promised, for the same reason as with budgets.
         share = 1.0 - STRICTER * (1.0 - confidence)
         feasible = lambda values: no_worse(values, base, slack, share)  # noqa: E731
@@ -495,8 +499,23 @@ def _search(
         ends = [climb(main, result) if main.policies.contains(result.policy) else result for result in ends]
     ends += [stay] if stay is not None else []
     if not ends:
-        raise ValueError("limits leave no policy with a finite value, expected at least one")
+        raise ValueError("limits leave no policy with a finite value in every draw, expected at least one")
     return max(ends, key=lambda result: result.score)
+
+
+def _require_way_out(draws: CommonDraws, policies: PolicySet, space: StateActionSpace | None) -> None:
+    """Refuse a set of policies none of which ends, where values are sums until the end; by the first draw."""
+    if not isinstance(draws.objective, FirstExit):
+        return
+    rows, (_, drawn) = draws.rows, next(draws.blocks(slice(1)))
+    _, reach = ways_out(rows, drawn.probs[0], policies.used[rows.state, rows.action])
+    stuck = np.flatnonzero(~reach)
+    if len(stuck):
+        state = stuck[0] if space is None else repr(space.state_names[stuck[0]])
+        raise ValueError(
+            f"objective is FirstExit, and no allowed policy ends from state {state}, expected limits, legal actions "
+            "and a support (StateActionSpace) that leave a way out of every state"
+        )
 
 
 def _near_optima(draws: CommonDraws, mean: MDP | SparseMDP | None) -> Float[np.ndarray, "*H S A"] | None:
@@ -579,7 +598,7 @@ def _judge(
     """The answer, from the fresh draws, which the belief of `judged_by` holds, or makes under a key."""
     # Candidate and baseline in the same draws: their difference has none of the common noise.
     policies = np.stack([found.policy] if today is None else [found.policy, today])
-    values, gaps = judge.evaluations(policies)
+    values, gaps = judge.evaluations(policies, names=["the chosen policy", "baseline"][: len(policies)])
     worth = Worth.of(limit_draws(judged_by[0], len(values))[0], judged_by[1])
     bases = late_bases(posterior, policies, judge.objective, judge.start)
     judged = [
@@ -691,6 +710,8 @@ def choice_spread(
     diagonal = np.arange(number)
     # ahead[w, i]: the policy that is best in draw i, over the candidate, in draw w.
     values = draws.values(np.stack([candidate, *rivals]))
+    # In the place of a rival that need not end in some draw the candidate stays.
+    values = np.where(np.isneginf(values), values[:, :1], values)
     ahead = values[:, 1:] - values[:, :1]
     # How far ahead a rival looks in the draw that made it, over how far it is on average: optimism of a choice.
     optimism = ahead[diagonal, diagonal] - ahead.mean(0)

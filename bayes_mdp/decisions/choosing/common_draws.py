@@ -6,7 +6,7 @@ and error bounds in double precision; the draws of a large problem are rounded t
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +30,7 @@ from bayes_mdp.inference.pair_draws import (
     limit_draws,
     pair_draws,
 )
-from bayes_mdp.mdp import AverageReward, CanSample, Discounted, Episodic, Objective
+from bayes_mdp.mdp import AverageReward, CanSample, Discounted, Episodic, FirstExit, Objective
 from bayes_mdp.mdp.abilities import Sizes, sizes_of
 from bayes_mdp.mdp.labels import labels_of
 from bayes_mdp.utils.memory import check_memory, free_bytes
@@ -126,13 +126,13 @@ class CommonDraws:
                 yield part, _pick(drawn, part - first)
 
     def values(self, policies: Policies) -> Float[np.ndarray, "W P"]:
-        """The value of every policy in every draw.
+        """The value of every policy in every draw, for a search: -inf as of `evaluations`.
 
         Args:
             policies: action probabilities.
 
         Raises:
-            ValueError: a value that is not finite in some draw, as `policy_value`.
+            ValueError: as `evaluations`.
         """
         policies = np.asarray(policies, np.float64)
         if len(self.rows.pair) <= LARGE or not len(policies):
@@ -144,18 +144,24 @@ class CommonDraws:
         return np.stack([self.known[digest] for digest in digests], -1)
 
     def evaluations(
-        self, policies: Policies, precision: float = 0.0
+        self, policies: Policies, precision: float = 0.0, names: Sequence[str] | None = None
     ) -> tuple[Float[np.ndarray, "W P"], Float[np.ndarray, "W P"]]:
-        """`values`, and the bounds on their numerical errors.
+        """The value of every policy in every draw, and the bounds on their numerical errors.
 
         Args:
             policies: action probabilities.
             precision: share of the values at which iterations may stop; zero: as near as rounding lets them.
+            names: of policies that have to have finite values; None: of a search under `FirstExit`, in which a policy
+                that need not end in some draw has -inf in all of them.
+
+        Raises:
+            ValueError: a value that is not finite in some draw, as `policy_value`.
         """
         policies = np.asarray(policies, np.float64)
         values, gaps = np.empty((2, self.num, len(policies)))
-        names = [f"policy {i}" for i in range(len(policies))]
         objective = self.objective
+        searched = names is None and isinstance(objective, FirstExit)
+        names = [f"policy {i}" for i in range(len(policies))] if names is None else list(names)
         # By step: backward recursion, block by block.
         if isinstance(objective, Episodic):
             for part, drawn in self.blocks():
@@ -176,7 +182,11 @@ class CommonDraws:
             for i, policy_pairs in enumerate(pairs):
                 answer = proven(policy_pairs.chains(drawn), objective, max(precision, EPS)) if near is None else near[i]
                 values[part, i], gaps[part, i] = answer.at_start(objective, self.start), answer.gap
-            require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
+            if not searched:
+                require_usable(values[part], gaps[part], None, names, objective, int(part[0]))
+        if searched:
+            endless = ~(np.isfinite(values) & np.isfinite(gaps)).all(0)
+            values[:, endless], gaps[:, endless] = -np.inf, 0.0
         return values, gaps
 
     def gradient(

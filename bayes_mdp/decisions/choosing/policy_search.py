@@ -79,8 +79,10 @@ class Problem:
 
     def scores(self, values: Float[np.ndarray, "W P"]) -> Float[np.ndarray, " P"]:
         """The criterion of each policy, -inf where it may not be chosen."""
-        # A policy that may not be chosen has score minus infinity: it can still be a start.
-        scores = np.array([self.criterion.score(column, self.best) for column in values.T])
+        # A policy that may not be chosen has score minus infinity: it can still be a start, if it ends in every draw.
+        ends = np.isfinite(values).all(0)
+        scores = np.full(values.shape[1], -np.inf)
+        scores[ends] = [self.criterion.score(column, self.best) for column in values.T[ends]]
         return scores if self.feasible is None else np.where(self.feasible(values), scores, -np.inf)
 
 
@@ -96,15 +98,19 @@ def enumerate_policies(problem: Problem) -> Found | None:
     if best is None:
         return None
     method = f"best of all {round(count)} deterministic policies, in these draws" if count > 1 else "the only policy"
+    if best.endless:
+        ending = round(count) - best.endless
+        method = f"best of the {ending} of {round(count)} deterministic policies that end in every draw"
     return Found(best.policy, best.values, best.score, method, True)
 
 
 class _Best(NamedTuple):
-    """The best of some choices."""
+    """The best of some choices, and how many of them need not end in some draw."""
 
     policy: Float[np.ndarray, "*H S A"]
     values: Float[np.ndarray, " W"]
     score: float
+    endless: int = 0
 
 
 def _choices(policies: PolicySet, numbers: Int[np.ndarray, " N"]) -> Int[np.ndarray, "N *H S"]:
@@ -125,15 +131,16 @@ def _best_of_choices(problem: Problem, numbers: Int[np.ndarray, " N"]) -> _Best 
     """The best of the choices, of equal ones the first; None: none may be chosen."""
     # Policies that differ in few states cost little beside one another in a large draw.
     best, size = None, len(numbers) if problem.draws.is_rounded else problem.draws.batch
+    endless = 0
     for first in range(0, len(numbers), size):
         policies = problem.policies.policy(_choices(problem.policies, numbers[first : first + size]))
         values = problem.draws.values(policies)
         scores = problem.scores(values)
-        top = int(np.argmax(scores))
+        top, endless = int(np.argmax(scores)), endless + int(np.isneginf(values[0]).sum())
         # Strictly better: of equal ones the first stays.
         if np.isfinite(scores[top]) and (best is None or scores[top] > best.score):
             best = _Best(policies[top], values[:, top], float(scores[top]))
-    return best
+    return None if best is None else best._replace(endless=endless)
 
 
 def _suits_elimination(problem: Problem) -> bool:
@@ -260,12 +267,14 @@ def ascend(problem: Problem, start: Int[np.ndarray, "*H S"], name: str) -> Found
     checked against every change of a single action.
 
     Returns:
-        None where no policy on the way may be chosen.
+        None where no policy on the way may be chosen, or the first need not end.
     """
     policies, draws = problem.policies, problem.draws
     choice = np.asarray(start)
     policy = policies.policy(choice)
     values = draws.values(policy[None])
+    if np.isneginf(values[0, 0]):
+        return None
     score = problem.scores(values)[0]
     at_optimum = False
     for _ in range(MOST_STEPS):
@@ -351,7 +360,8 @@ def _best_of(problem: Problem, trials: list[np.ndarray], score: float) -> Step |
     scores = problem.scores(values)
     top = int(np.argmax(scores))
     # By numerical errors alone no score is better.
-    least = max(BETTER * float(np.abs(values).max()), 2 * float(gaps.max()))
+    largest = np.abs(values).max(where=np.isfinite(values), initial=0.0)
+    least = max(BETTER * float(largest), 2 * float(gaps.max()))
     if not np.isfinite(scores[top]) or (np.isfinite(score) and scores[top] <= score + least):
         return None
     return trials[top], policies[top], values[:, top : top + 1], float(scores[top])

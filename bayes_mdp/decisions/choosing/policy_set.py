@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bayes_mdp.decisions.host_optima import TIE, action_values, best_policies
+from bayes_mdp.decisions.host_optima import TIE, action_values, best_policies, ways_out
 from bayes_mdp.decisions.policy_evaluation import check_num_draws
 from bayes_mdp.inference.pair_draws import Drawn, PairRows, legal_pairs, pairs_of_mdp
-from bayes_mdp.mdp import MDP, Objective, SparseMDP
+from bayes_mdp.mdp import MDP, FirstExit, Objective, SparseMDP
 from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.planning import solve
@@ -298,6 +298,11 @@ def best_in(mdp: MDP | SparseMDP, objective: Objective, policies: PolicySet) -> 
     if policies.whole:
         return optimum(mdp, objective, policies.free)[0]
     rows, drawn = pairs_of_mdp(mdp)
+    if isinstance(objective, FirstExit):
+        # A policy that ends: what leads nearer to the end.
+        towards = np.zeros(policies.fixed.shape)
+        towards[rows.state, rows.action], _ = ways_out(rows, drawn.probs[0], policies.used[rows.state, rows.action])
+        return improve(rows, drawn, objective, policies, policies.best(towards))
     # Good immediate rewards are a start; any choice would do.
     immediate = policies.best(np.broadcast_to(np.asarray(mdp.reward, np.float64), policies.fixed.shape))
     return improve(rows, drawn, objective, policies, immediate)

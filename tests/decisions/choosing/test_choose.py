@@ -10,6 +10,7 @@ import pytest
 
 import bayes_mdp as bm
 from bayes_mdp.decisions import ChooseOptions
+from bayes_mdp.decisions.choosing import policy_search
 from bayes_mdp.decisions.choosing.choose import PolicyChoice, choose, choose_first
 from bayes_mdp.decisions.choosing.common_draws import draws_of
 from bayes_mdp.decisions.choosing.criteria import ProbabilityOptimal, Robust
@@ -29,7 +30,7 @@ from tests.decisions.choosing.problems import (
     learnt,
     lowest_mean,
 )
-from tests.inference.policy_problems import OnlySamples, posterior
+from tests.inference.policy_problems import OnlySamples, posterior, weighted
 from tests.options import fold
 
 pytestmark = pytest.mark.numerics
@@ -130,6 +131,54 @@ def test_every_objective(objective):
         options=ChooseOptions(num_draws=20, limits=PolicyLimits(stochastic=True)),
     )
     assert mixed.claimed >= found.claimed
+
+
+WAITS = weighted(
+    [
+        [[1, 1, 0, 0], [1, 1, 0, 1]],
+        [[1, 1, 0, 0], [0, 2, 1, 0.2]],
+        [[0, 0, 2, 1], [1, 0, 0, 0]],
+    ],
+    [[-0.1, -1.0], [-0.2, -1.5], [-2.0, -0.1]],
+    True,
+)
+"""Two of its eight policies never end: the first action, which costs little, in the first two states."""
+
+
+@pytest.mark.parametrize("name", ["mean", "percentile:0.3", "regret"])
+def test_policies_that_never_end_are_left_out(name, monkeypatch):
+    """Against `policy_value` of those that end; by trying all, by ascent, with mixtures, and near a baseline."""
+    key, start, values = jax.random.split(KEY)[0], np.array([1.0, 0.0, 0.0]), {}
+    for policy in product(range(2), repeat=3):
+        if policy[:2] != (0, 0):
+            values[policy] = policy_value(key, WAITS, policy, FirstExit(), initial=start, num_draws=100).draws
+    best = np.max(list(values.values()), 0)
+    scores = {policy: ORACLES[name](draws, best) for policy, draws in values.items()}
+
+    def chosen(baseline: Any = None, **limits: Any) -> PolicyChoice:
+        options = ChooseOptions(num_draws=100, limits=PolicyLimits(**limits))
+        return choose(KEY, WAITS, FirstExit(), name, baseline=baseline, initial=start, options=options)
+
+    found = chosen()
+    assert found.claimed == pytest.approx(max(scores.values()), rel=1e-9)
+    assert tuple(found.policy.tolist()) == max(scores, key=lambda policy: scores[policy]) and found.exact
+    assert found.how == "best of the 6 of 8 deterministic policies that end in every draw"
+    assert chosen(stochastic=True).claimed >= found.claimed
+    assert np.isfinite(chosen([1, 1, 0], max_change=0.5).claimed)
+    with pytest.raises(ValueError, match=r"baseline: its value in draw 0 is .* ends with probability one"):
+        chosen([0, 0, 0])
+    monkeypatch.setattr(policy_search, "ENUMERATED", 0)
+    climbed = chosen()
+    assert climbed.how.startswith("ascent from") and climbed.claimed == pytest.approx(found.claimed, rel=1e-9)
+
+
+def test_a_set_of_policies_that_never_end_is_refused():
+    """By the first state without a way out."""
+    never = np.array([[True, False], [True, False], [True, True]])
+    options = ChooseOptions(limits=PolicyLimits(allowed=never))
+    for criterion in ("mean", "cvar:0.2", "regret"):
+        with pytest.raises(ValueError, match="FirstExit, and no allowed policy ends from state 0, expected limits"):
+            choose(KEY, WAITS, FirstExit(), criterion, options=options)
 
 
 def test_what_steps_mean_to_a_posterior_with_steps():

@@ -208,15 +208,19 @@ def test_draws_in_chunks_are_the_same_draws(monkeypatch):
 
 
 def test_values_that_are_not_finite_are_refused():
-    """A policy that need not end, and the average reward of what ends."""
+    """A policy that need not end, where it has a name (a search passes it by), and the average reward of what ends."""
     stay = np.zeros((1, 2, 2, 2))
     stay[0, 0, 0, 0] = 1.0
     ends = 1.0 - stay.sum(-1)
     with jax.enable_x64(True):
         mdp = MDP(stay, np.ones((1, 2, 2)), end_probs=ends)
     draws = given_draws(mdp, FirstExit())
-    with pytest.raises(ValueError, match=r"policy 1: its value in draw 0 .*expected a policy that ends"):
-        draws.values(np.eye(2)[np.array([[1, 1], [0, 1]])])
+    policies = np.eye(2)[np.array([[1, 1], [0, 1]])]
+    with pytest.raises(ValueError, match=r"second: its value in draw 0 .*expected a policy that ends"):
+        draws.evaluations(policies, names=["first", "second"])
+    values, gaps = draws.evaluations(policies)
+    np.testing.assert_allclose(values, [[1.0, -np.inf]], rtol=1e-12)
+    assert gaps[0, 1] == 0.0
     assert draws.values(np.eye(2)[np.array([[1, 1]])]) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="expected MDPs that never end"):
         given_draws(mdp, AverageReward()).values(np.eye(2)[np.array([[1, 1]])])
