@@ -186,7 +186,8 @@ def decide(
 
     The whole log chooses and judges. The interval of a policy that the log chose is therefore wider than the
     posterior's (see `choice_spread`, a heuristic); for one that was named beforehand it is the posterior's. With
-    `options.split` one part of the episodes chooses, and the others judge.
+    `options.split` one part of the episodes chooses, and the others judge. Where a check of the rows or of the choice
+    failed, the interval holds the gain under the other beliefs to which the check points too.
 
     Where the baseline is what the log did, its frequencies are drawn too, as in `policy_value`. The policy that the log
     chose keeps many of these frequencies: its probability takes them as known, and its interval is as wide at least as
