@@ -395,7 +395,8 @@ def _route_of_pooling(prior: PartialPooling, space: StateActionSpace, method: st
     """
     if not isinstance(method, Gibbs) and method not in ("auto", "gibbs"):
         raise ValueError(f'method is {method!r}, expected "auto", "gibbs" or Gibbs(...) for a prior of partial_pooling')
-    program = trace_program(prior.rewards_alone(), space)
+    # The rewards beside rows that are nothing like those of the program.
+    program = trace_program(prior.rewards(concentration=1.0), space)
     options = method if isinstance(method, Gibbs) else Gibbs()
     try:
         rewards = _exact_fit(program)
