@@ -772,17 +772,18 @@ class _Parts:
         return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
 
 
+@dataclass(eq=False)
 class _PartsWithOutcomes:
     """Posteriors of contexts that are beliefs of their own, each with outcomes learnt beside its reward."""
 
-    def __init__(self, whole: ContextPosterior, outcomes: dict[str, ContextPosterior]) -> None:
-        self._whole, self._outcomes = whole, outcomes
+    whole: ContextPosterior
+    outcomes: dict[str, ContextPosterior]
 
     def __call__(self, one: Contexts) -> Fitted:
-        parts = self._whole.parts
+        parts = self.whole.parts
         assert parts is not None
         learnt = {}
-        for name, outcome in self._outcomes.items():
+        for name, outcome in self.outcomes.items():
             assert outcome.parts is not None  # with_outcomes has looked
             learnt[name] = outcome.parts(one)
         return parts(one).with_outcomes(learnt)
