@@ -9,7 +9,7 @@ there once. Host side.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -313,20 +313,6 @@ class Chains(eqx.Module):
         return {k: x.astype(np.float64) for k, x in sites.items() if not np.issubdtype(x.dtype, np.integer)}
 
 
-@runtime_checkable
-class HasChains(Protocol):
-    """A posterior by draws, with what is wrong with them."""
-
-    @property
-    def mcmc(self) -> Chains | None:
-        """The chains behind the draws; None: there are none."""
-        ...
-
-    def problems(self) -> list[str]:
-        """Problems to know of before it is used, one sentence each."""
-        ...
-
-
 @traced_alone
 def run_chains(key: PRNGKeyArray, model: Model, data: PyTree, method: methods.NUTS) -> Chains:
     """Draws from the posterior of `model(data)`. Traceable: jit it, vmap it over keys and data.
@@ -436,16 +422,16 @@ def unique_trace(program: Callable[..., object], *args: object) -> dict[str, Sit
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(posterior: "Chains | HasChains", stacklevel: int = 3) -> None:
-    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side.
+def warn_of(problems: Sequence[str], chains: Chains | None, stacklevel: int = 3) -> None:
+    """One `SamplingWarning` for each problem and each discrete site that never moved. Host side.
 
     Args:
-        posterior: of chains, or of other draws.
+        problems: of a posterior, one sentence each.
+        chains: behind its draws; None: there are none.
         stacklevel: frames from here to the user's call.
     """
-    chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
-    for problem in (*posterior.problems(), *stuck):
+    for problem in (*problems, *stuck):
         warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=stacklevel)
 
 
