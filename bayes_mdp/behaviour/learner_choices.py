@@ -71,7 +71,7 @@ class LearnerChoices(eqx.Module):
     """
 
     make: Callable[[Values], Agent[Any]]
-    own_parameters: dict[str, Parameter]
+    parameters: dict[str, Parameter]
     problem: Problem
     changing: PyTree
     constants: PyTree
@@ -91,9 +91,11 @@ class LearnerChoices(eqx.Module):
         check_bool("lapse", lapse)
         if lapse and LAPSE in parameters:
             raise ValueError(f"parameters has {LAPSE!r}, expected another name: lapse=True adds it")
-        self.make, self.own_parameters, self.problem, self.lapse = make, dict(parameters), problem, lapse
+        self.make, self.problem, self.lapse = make, problem, lapse
+        # The lapse is a parameter of the model, not of the agent.
+        self.parameters = {**parameters, **({LAPSE: Parameter("unit")} if lapse else {})}
         # A typical agent, of values inside all supports, is made once, to learn what it is and needs.
-        agent = make({name: parameter.constrain(0.0) for name, parameter in self.own_parameters.items()})
+        agent = make({name: parameter.constrain(0.0) for name, parameter in parameters.items()})
         if not isinstance(agent, Agent):
             raise TypeError(f"make returned a {type(agent).__name__}, expected an agent (see bayes_mdp.mdp.Agent)")
         self.changing, self.constants = None, None
@@ -106,11 +108,6 @@ class LearnerChoices(eqx.Module):
                 agent.check_belief(prior)
             self.changing, self.constants = _split(_on_device(prior), problem)
         self._refuse_random(agent)
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Those of the agent, and the lapse."""
-        return {**self.own_parameters, **({LAPSE: Parameter("unit")} if self.lapse else {})}
 
     def _refuse_random(self, agent: Agent[Any]) -> None:
         """Raise a ValueError if action probabilities depend on a random key."""
