@@ -173,9 +173,9 @@ class LearnerChoices(eqx.Module):
     def update(self, params: Values, state: Replay, transition: Transitions) -> Replay:
         """Learn from a transition, and plan where the rule of the agent is due."""
         agent, problem = self.make(params), self.problem
-        episodic = isinstance(problem.objective, Episodic)
+        horizon = problem.objective.horizon
         ended = None if transition.terminated is None or not problem.space.ends else transition.terminated
-        step = state.step if episodic else None
+        step = None if horizon is None else state.step
         data = Transitions(
             transition.state, transition.action, transition.reward, transition.next_state, ended, None, step
         )
@@ -190,8 +190,7 @@ class LearnerChoices(eqx.Module):
         # 2. Time goes on; an episode of `Episodic(H)` takes H steps of it even if it ends early.
         episode_over = jnp.zeros((), bool) if transition.terminated is None else jnp.asarray(transition.terminated)
         time, next_step = state.time + 1, state.step + 1
-        if episodic:
-            horizon = problem.objective.horizon  # type: ignore[union-attr]
+        if horizon is not None:
             episode_over = episode_over | (next_step >= horizon)
             # The rule counts whole episodes: the steps that were not taken are skipped.
             time = jnp.where(episode_over, state.time + horizon - state.step, time)
