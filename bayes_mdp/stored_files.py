@@ -41,12 +41,13 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:  # what it is decid
 
         save_draws(result, Path(path))
     elif hasattr(result, "to_netcdf"):
-        from bayes_mdp.experiments.results import FORMATS, save_result
+        from bayes_mdp.experiments.results import FORMATS
+        from bayes_mdp.utils.files import write_netcdf
 
         made = result.attrs.get("format")
         if made not in FORMATS:
             raise ValueError(f"result has the format {made!r}, expected a Dataset that this package returned")
-        save_result(result, Path(path))
+        write_netcdf(result, Path(path))
     else:
         from bayes_mdp.inference.storage import save as save_posterior
 

@@ -12,10 +12,10 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import describe, describe_key, machine, versions
-from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, json_attributes, save_result
+from bayes_mdp.experiments.results import REPRODUCTION_FORMAT, json_attributes
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.parallel import ExecutorLike, check_executor
-from bayes_mdp.utils.files import check_file, check_folder, write_beside, write_json
+from bayes_mdp.utils.files import check_file, check_folder, write_beside, write_json, write_netcdf
 from bayes_mdp.utils.validation import check_key, check_name, check_type, described
 from reproductions.reproduction import SCALES, Reproduction, Row, Scale
 from reproductions.verdicts import expected_verdicts, table, unexpected
@@ -130,7 +130,7 @@ def reproduce(
         print(f"NOT AS EXPECTED: {sentence}")
     figure = reproduction.figure(result)
     if path is not None:
-        save_result(result, path)
+        write_netcdf(result, path)
         write_beside(figure_path(path), lambda beside: figure.savefig(beside, dpi=150))
         manifest = {name: json.loads(x) for name, x in result.attrs.items() if name != "format"}
         manifest |= {"finished": datetime.now(UTC).date().isoformat(), "machine": machine()}

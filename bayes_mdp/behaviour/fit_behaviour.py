@@ -294,7 +294,7 @@ def fit(
         name: np.asarray(p.constrain(_lines(mcmc, name, pooling))) for name, p in model.parameters.items()
     }
     posterior = BehaviourPosterior(values, mcmc, model, log, pooling)
-    warn_of(posterior)
+    warn_of(posterior.problems(), posterior.mcmc)
     return posterior
 
 

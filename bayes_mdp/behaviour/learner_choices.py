@@ -71,7 +71,7 @@ class LearnerChoices(eqx.Module):
     """
 
     make: Callable[[Values], Agent[Any]]
-    own_parameters: dict[str, Parameter]
+    parameters: dict[str, Parameter]
     problem: Problem
     changing: PyTree
     constants: PyTree
@@ -91,9 +91,11 @@ class LearnerChoices(eqx.Module):
         check_bool("lapse", lapse)
         if lapse and LAPSE in parameters:
             raise ValueError(f"parameters has {LAPSE!r}, expected another name: lapse=True adds it")
-        self.make, self.own_parameters, self.problem, self.lapse = make, dict(parameters), problem, lapse
+        self.make, self.problem, self.lapse = make, problem, lapse
+        # The lapse is a parameter of the model, not of the agent.
+        self.parameters = {**parameters, **({LAPSE: Parameter("unit")} if lapse else {})}
         # A typical agent, of values inside all supports, is made once, to learn what it is and needs.
-        agent = make({name: parameter.constrain(0.0) for name, parameter in self.own_parameters.items()})
+        agent = make({name: parameter.constrain(0.0) for name, parameter in parameters.items()})
         if not isinstance(agent, Agent):
             raise TypeError(f"make returned a {type(agent).__name__}, expected an agent (see bayes_mdp.mdp.Agent)")
         self.changing, self.constants = None, None
@@ -106,11 +108,6 @@ class LearnerChoices(eqx.Module):
                 agent.check_belief(prior)
             self.changing, self.constants = _split(_on_device(prior), problem)
         self._refuse_random(agent)
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Those of the agent, and the lapse."""
-        return {**self.own_parameters, **({LAPSE: Parameter("unit")} if self.lapse else {})}
 
     def _refuse_random(self, agent: Agent[Any]) -> None:
         """Raise a ValueError if action probabilities depend on a random key."""
@@ -176,9 +173,9 @@ class LearnerChoices(eqx.Module):
     def update(self, params: Values, state: Replay, transition: Transitions) -> Replay:
         """Learn from a transition, and plan where the rule of the agent is due."""
         agent, problem = self.make(params), self.problem
-        episodic = isinstance(problem.objective, Episodic)
+        horizon = problem.objective.horizon
         ended = None if transition.terminated is None or not problem.space.ends else transition.terminated
-        step = state.step if episodic else None
+        step = None if horizon is None else state.step
         data = Transitions(
             transition.state, transition.action, transition.reward, transition.next_state, ended, None, step
         )
@@ -193,8 +190,7 @@ class LearnerChoices(eqx.Module):
         # 2. Time goes on; an episode of `Episodic(H)` takes H steps of it even if it ends early.
         episode_over = jnp.zeros((), bool) if transition.terminated is None else jnp.asarray(transition.terminated)
         time, next_step = state.time + 1, state.step + 1
-        if episodic:
-            horizon = problem.objective.horizon  # type: ignore[union-attr]
+        if horizon is not None:
             episode_over = episode_over | (next_step >= horizon)
             # The rule counts whole episodes: the steps that were not taken are skipped.
             time = jnp.where(episode_over, state.time + horizon - state.step, time)

@@ -40,7 +40,7 @@ class PlannerChoices(eqx.Module):
     """
 
     make: Callable[[Values], MDP | SparseMDP]
-    own_parameters: dict[str, Parameter]
+    parameters: dict[str, Parameter]
     objective: Objective
     temperature: float | Array
 
@@ -54,13 +54,8 @@ class PlannerChoices(eqx.Module):
     ) -> None:
         check_function("make", make)
         check_objective(objective)
-        self.make, self.own_parameters = make, dict(parameters)
+        self.make, self.parameters = make, dict(parameters)
         self.objective, self.temperature = objective, temperature
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """Those that were given."""
-        return self.own_parameters
 
     def init(self, params: Values) -> Planned:
         """The plan."""

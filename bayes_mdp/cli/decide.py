@@ -524,13 +524,14 @@ def _write(
         plot_cost_effectiveness,
         plot_expected_loss,
     )
-    from bayes_mdp.experiments.results import DECISION_FORMAT, save_result
+    from bayes_mdp.experiments.results import DECISION_FORMAT
+    from bayes_mdp.utils.files import write_netcdf
 
     settings = {"model": arguments.model, "strategies": list(draws.strategies), "wtp": arguments.wtp}
     configuration = {**settings, "draws": draws.num_draws, "seed": arguments.seed}
     path = folder / "strategies.nc"
     described = {"configuration": json.dumps(configuration), "versions": json.dumps(versions())}
-    save_result(draws.to_dataset().assign_attrs(format=DECISION_FORMAT, **described), path)
+    write_netcdf(draws.to_dataset().assign_attrs(format=DECISION_FORMAT, **described), path)
     print(f"draws: {path}")
     if wtp is None:
         return

@@ -240,14 +240,14 @@ def add_results(commands: Commands) -> None:
 
 
 def _results(arguments: argparse.Namespace) -> int:
-    from bayes_mdp.experiments.results import save_result
     from bayes_mdp.experiments.sweep_folder import load_sweep
+    from bayes_mdp.utils.files import write_netcdf
 
     check_outputs(arguments, "out")
     result = load_sweep(arguments.folder)
     print(summary_of_sweep(result))
     if arguments.out:
-        save_result(result, arguments.out)
+        write_netcdf(result, arguments.out)
         print(f"result: {arguments.out}")
     return UNEXPECTED if (result["status"] != "finished").any() else 0
 

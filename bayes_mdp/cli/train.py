@@ -201,9 +201,9 @@ def add_evaluate(commands: Commands) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     import jax
 
-    from bayes_mdp.experiments.results import save_result
     from bayes_mdp.experiments.training.train import evaluate_agent, load_training
     from bayes_mdp.experiments.training.vector_env import find_neural_agent
+    from bayes_mdp.utils.files import write_netcdf
 
     folder = arguments.folder
     written = [*(folder / name for name in (_COMMAND, *_FILES)), *(folder / "checkpoints").rglob("*")]
@@ -222,5 +222,5 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     for i, (mean, number) in enumerate(scores):
         print(f"seed {i}: mean score {mean:.6g} of {count_of(number, 'episode')}")
     if arguments.out:
-        save_result(result, arguments.out)
+        write_netcdf(result, arguments.out)
         print(f"result: {arguments.out}")

@@ -15,8 +15,10 @@ the policy, whatever it is, and no random number is drawn on the host. The keys 
 arguments are flat lists of leaves: to flatten a tree of records at every call would cost more than the call.
 """
 
+import abc
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any, NamedTuple, TypeAlias
@@ -836,30 +838,17 @@ class ReplanStats:
         self.planned_time, self.previous_time = time, self.planned_time
 
 
-class HostRule:
-    """A rule that is due when a count has risen: the last scheduled time, or the number of episodes that began.
+class HostRule(abc.ABC):
+    """A rule of replanning in plain numbers."""
 
-    Args:
-        count: of the statistics.
-        scheduled: whether the count is the time of the plan; otherwise the plan is made for the present.
-    """
-
-    def __init__(self, count: Callable[[ReplanStats], int], *, scheduled: bool) -> None:
-        self._count, self._scheduled, self._planned = count, scheduled, -1
-
+    @abc.abstractmethod
     def due(self, stats: ReplanStats) -> int | None:
         """The time of the plan that is due, if one is; it may lie before the present (idle steps of an episode)."""
-        count = self._count(stats)
-        # The count rises only: what was planned for is what it was at the last plan.
-        if count <= self._planned:
-            return None
-        return count if self._scheduled else stats.time
 
-    def note_plan(self, stats: ReplanStats) -> None:
+    def note_plan(self, stats: ReplanStats) -> None:  # noqa: B027 - of no matter to some rules
         """A plan was made."""
-        self._planned = self._count(stats)
 
-    def note_transition(self, stats: ReplanStats, cell: int) -> None:
+    def note_transition(self, stats: ReplanStats, cell: int) -> None:  # noqa: B027 - likewise
         """A transition from `cell` was observed (and counted)."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
@@ -867,60 +856,89 @@ class HostRule:
         return iter(())  # what becomes due meanwhile is still due afterwards
 
 
-class DoublingOnHost(HostRule):
-    """`Doubling`, evaluated for the pair that was just visited: no other can have changed."""
+@dataclass
+class CountOnHost(HostRule):
+    """A rule that is due when a count has risen: the last scheduled time, or the number of episodes that began.
 
-    def __init__(self, rule: Doubling) -> None:
-        self._rule, self._due = rule, None
+    Args:
+        count: of the statistics.
+        scheduled: whether the count is the time of the plan; otherwise the plan is made for the present.
+        planned: the count at the last plan: it rises only.
+    """
+
+    count: Callable[[ReplanStats], int]
+    scheduled: bool
+    planned: int = -1
+
+    def due(self, stats: ReplanStats) -> int | None:
+        """The time that is scheduled, or the present, if the count has risen."""
+        count = self.count(stats)
+        if count <= self.planned:
+            return None
+        return count if self.scheduled else stats.time
+
+    def note_plan(self, stats: ReplanStats) -> None:
+        """Remember the count."""
+        self.planned = self.count(stats)
+
+
+@dataclass
+class DoublingOnHost(HostRule):
+    """`Doubling`, evaluated for the pair that was just visited: no other can have changed.
+
+    Args:
+        rule: says when visits have doubled.
+        doubled: the time at which those of a pair had.
+    """
+
+    rule: Doubling
+    doubled: int | None = None
 
     def due(self, stats: ReplanStats) -> int | None:
         """The time at which the visits of a pair had doubled."""
-        return self._due
+        return self.doubled
 
     def note_plan(self, stats: ReplanStats) -> None:
         """Begin to count anew."""
-        self._due = None
+        self.doubled = None
 
     def note_transition(self, stats: ReplanStats, cell: int) -> None:
         """Record the time at which the visits of the first pair have doubled."""
-        if self._due is None and self._rule.reached(stats.visits[cell], stats.planned_visits[cell]):
-            self._due: int | None = stats.time
+        if self.doubled is None and self.rule.reached(stats.visits[cell], stats.planned_visits[cell]):
+            self.doubled = stats.time
 
 
+@dataclass
 class AnyRuleOnHost(HostRule):
     """Any other rule: one compiled call a step (about 50 us)."""
 
-    def __init__(self, rule: ReplanRule) -> None:
-        self._rule = rule
+    rule: ReplanRule
 
     def due(self, stats: ReplanStats) -> int | None:
         """The present time, if the rule is due."""
         return stats.time if self._evaluate(stats, stats.time, stats.step) else None
-
-    def note_plan(self, stats: ReplanStats) -> None:
-        """Nothing to record."""
 
     def idle(self, stats: ReplanStats, step: int, count: int) -> Iterator[int]:
         """The rule is evaluated at every step, as in a compiled run."""
         return (stats.time + i for i in range(count) if self._evaluate(stats, stats.time + i, step + i))
 
     def _evaluate(self, stats: ReplanStats, time: int, step: int) -> bool:
-        return bool(_due(self._rule, time, step, *stats.arrays(), stats.planned_time, stats.previous_time))
+        return bool(_due(self.rule, time, step, *stats.arrays(), stats.planned_time, stats.previous_time))
 
 
 def host_rule(rule: ReplanRule) -> HostRule:
     """A rule in the form for the host."""
     # By what the rule depends on: the number of episodes, the time, the counts, or anything.
     if isinstance(rule, EveryEpisode):
-        return HostRule(lambda stats: stats.starts, scheduled=False)
+        return CountOnHost(lambda stats: stats.starts, scheduled=False)
     period = rule.period
     if period is not None:
         # The last multiple of the period: the time of the plan that was due there.
-        return HostRule(lambda stats: stats.time // period * period, scheduled=True)
+        return CountOnHost(lambda stats: stats.time // period * period, scheduled=True)
     if isinstance(rule, Geometric):
         times = rule.times().tolist()
         # The last time of the schedule that is not after the present.
-        return HostRule(lambda stats: times[bisect_right(times, stats.time) - 1], scheduled=True)
+        return CountOnHost(lambda stats: times[bisect_right(times, stats.time) - 1], scheduled=True)
     return DoublingOnHost(rule) if isinstance(rule, Doubling) else AnyRuleOnHost(rule)
 
 

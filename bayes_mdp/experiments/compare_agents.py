@@ -27,7 +27,7 @@ from bayes_mdp.agents import AGENTS, Learner
 from bayes_mdp.envs import chain, deep_sea, garnet, osband_chain, riverswim_episodic, wide_narrow
 from bayes_mdp.experiments.describe import describe, describe_key, fingerprint, versions
 from bayes_mdp.experiments.ranking import leaderboard
-from bayes_mdp.experiments.results import COMPARE_FORMAT, json_attributes, save_result
+from bayes_mdp.experiments.results import COMPARE_FORMAT, json_attributes
 from bayes_mdp.experiments.resume import Cells, folder_of
 from bayes_mdp.experiments.rollout.regret import optimal_rate
 from bayes_mdp.experiments.run_agent import run
@@ -48,7 +48,7 @@ from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.numerics.array_forms import to_float64
 from bayes_mdp.parallel import ExecutorLike, check_executor
 from bayes_mdp.planning import evaluate
-from bayes_mdp.utils.files import check_file, check_folder
+from bayes_mdp.utils.files import check_file, check_folder, write_netcdf
 from bayes_mdp.utils.progress import stage
 from bayes_mdp.utils.validation import check_count, check_key, check_name, check_type, described
 
@@ -384,7 +384,7 @@ def compare(
     result = result.merge(leaderboard(result, key=jax.random.fold_in(key, crc32(b"leaderboard"))))
     result.attrs = json_attributes(COMPARE_FORMAT, attributes)
     if path is not None:
-        save_result(result, path)
+        write_netcdf(result, path)
         cells.remove()
     return result
 

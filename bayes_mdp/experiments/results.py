@@ -14,7 +14,7 @@ from bayes_mdp.experiments.rollout.time_loop import Layout
 from bayes_mdp.mdp import StateActionSpace
 from bayes_mdp.mdp.labels import labels
 from bayes_mdp.mdp.space import PLATE_NAMES
-from bayes_mdp.utils.files import read_netcdf, write_netcdf
+from bayes_mdp.utils.files import read_netcdf
 from bayes_mdp.utils.typing import AnyArray
 
 if TYPE_CHECKING:
@@ -88,18 +88,6 @@ def to_dataset(
 def json_attributes(form: str, attributes: Mapping[str, object]) -> dict[str, str]:
     """The attributes of a result: its format, and everything else as JSON."""
     return {"format": form, **{name: json.dumps(value) for name, value in attributes.items()}}
-
-
-def save_result(result: "xr.Dataset", path: str | Path) -> None:
-    """Write a result of `run` or `compare` to `path`, as NetCDF with a checksum; never half a file.
-
-    Args:
-        result: of `run`, `compare`, `sweep`, `train` or another function that returns a dataset.
-
-    Raises:
-        ValueError: there is a folder, a device or a pipe. OSError: the file cannot be written.
-    """
-    write_netcdf(result, path)
 
 
 def load_result(path: str | Path) -> "xr.Dataset":

@@ -21,7 +21,7 @@ from bayes_mdp.agents.common.replan import EveryEpisode, as_rule
 from bayes_mdp.agents.model_free.trial_learning import EpisodeLearner
 from bayes_mdp.experiments.describe import Json, describe, describe_case
 from bayes_mdp.experiments.gymnasium_run import run_gymnasium
-from bayes_mdp.experiments.results import FORMAT, json_attributes, save_result, to_dataset
+from bayes_mdp.experiments.results import FORMAT, json_attributes, to_dataset
 from bayes_mdp.experiments.resume import Snapshots
 from bayes_mdp.experiments.rollout.execute import cumulative_regret, play_case, prepare
 from bayes_mdp.experiments.rollout.host.host_choice import (
@@ -58,7 +58,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.planning.solve import refuse_improper
 from bayes_mdp.random.threefry import fused_key
 from bayes_mdp.renamed import accepts_moved
-from bayes_mdp.utils.files import check_file
+from bayes_mdp.utils.files import check_file, write_netcdf
 from bayes_mdp.utils.progress import Progress, stage
 from bayes_mdp.utils.validation import check_type
 
@@ -178,7 +178,7 @@ def run(
             _require_listed_states(env)
             result = _run_by_steps(case, path) if isinstance(env, Environment) else run_gymnasium(case, path)
     if path is not None:
-        save_result(result, path)
+        write_netcdf(result, path)
     return result
 
 

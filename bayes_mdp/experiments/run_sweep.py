@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from bayes_mdp.experiments.describe import Json, describe, describe_key, versions
-from bayes_mdp.experiments.results import save_result
 from bayes_mdp.experiments.resume import Values
 from bayes_mdp.experiments.run_agent import run
 from bayes_mdp.experiments.run_config import RunOptions, SweepOptions, episodes_of
@@ -26,7 +25,7 @@ from bayes_mdp.mdp import Objective
 from bayes_mdp.mdp.objectives import check_objective, require_undiscounted
 from bayes_mdp.parallel import Task, run_tasks
 from bayes_mdp.renamed import accepts_moved
-from bayes_mdp.utils.files import check_folder
+from bayes_mdp.utils.files import check_folder, write_netcdf
 from bayes_mdp.utils.progress import bar_of
 from bayes_mdp.utils.validation import check_count, check_key, check_type
 
@@ -256,5 +255,5 @@ def _collect(folder: SweepFolder, names: Sequence[str]) -> "xr.Dataset":
         raise ValueError(f"all of the {len(names)} cells failed, the first: {first}")
     for name, error in failed.items():
         _LOG.warning("cell %s failed: %s", name, error)
-    patiently(lambda: save_result(result, folder.folder / RESULTS))
+    patiently(lambda: write_netcdf(result, folder.folder / RESULTS))
     return result

@@ -23,7 +23,6 @@ from numpyro import handlers
 
 from bayes_mdp.inference.detection.degrees import flows_of, union_of
 from bayes_mdp.inference.detection.trace import improper_value, trace_program
-from bayes_mdp.inference.draws.chains import HasChains
 from bayes_mdp.inference.draws.given_draws import GivenDraws
 from bayes_mdp.inference.draws.methods import Gibbs, Laplace, Method
 from bayes_mdp.inference.fitted import MEAN_DRAWS, Fitted
@@ -156,10 +155,6 @@ class ContextPosterior:
         if self.together is not None:
             return len(self.together.rows)
         return None if self.sites is None else len(next(iter(self.sites.values())))
-
-    @property
-    def mcmc(self) -> None:
-        """None: chains are those of `base`."""
 
     if not TYPE_CHECKING:
 
@@ -628,9 +623,9 @@ def in_contexts(
 def _chains_behind(base: Fitted) -> int:
     """Chains of draws of equal weight, one after the other; 1: there are none, or draws have been chosen by weight."""
     # Draws chosen by weight are no longer in the order of their chains: they count as one chain.
-    mcmc = base.mcmc if isinstance(base, HasChains) else None
+    chains = base.chains
     number = len(next(iter(base.site_draws.values())))
-    return mcmc.num_chains if mcmc is not None and mcmc.num_chains * mcmc.num_samples == number else 1
+    return chains.num_chains if chains is not None and chains.num_chains * chains.num_samples == number else 1
 
 
 def _learn_outcome(
@@ -772,17 +767,18 @@ class _Parts:
         return self._infer(self._key, self._prior, data, space=self._alone, method="auto")
 
 
+@dataclass(eq=False)
 class _PartsWithOutcomes:
     """Posteriors of contexts that are beliefs of their own, each with outcomes learnt beside its reward."""
 
-    def __init__(self, whole: ContextPosterior, outcomes: dict[str, ContextPosterior]) -> None:
-        self._whole, self._outcomes = whole, outcomes
+    whole: ContextPosterior
+    outcomes: dict[str, ContextPosterior]
 
     def __call__(self, one: Contexts) -> Fitted:
-        parts = self._whole.parts
+        parts = self.whole.parts
         assert parts is not None
         learnt = {}
-        for name, outcome in self._outcomes.items():
+        for name, outcome in self.outcomes.items():
             assert outcome.parts is not None  # with_outcomes has looked
             learnt[name] = outcome.parts(one)
         return parts(one).with_outcomes(learnt)

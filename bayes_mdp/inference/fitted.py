@@ -159,33 +159,21 @@ def draw_batch(
     return draw(jax.random.split(key, sample_shape) if sample_shape else key)
 
 
-class Fitted(Module):
+if TYPE_CHECKING:
+    # Its subclasses have these members, as fields or as properties: a base at run time would stand before them.
+    from bayes_mdp.mdp import Posterior as HasAbilities
+else:
+    HasAbilities = object
+
+
+class Fitted(Module, HasAbilities):
     """A belief about an MDP, with its origin. Host side, but for `law_at`, `sample_law` and `sample`."""
 
     if TYPE_CHECKING:  # each class has a field or a property
 
         @property
-        def space(self) -> StateActionSpace:
-            """Sizes, names, masks."""
-            ...
-
-        @property
-        def method(self) -> str:
-            """How it was inferred, in one word."""
-            ...
-
-        @property
         def log_weights(self) -> Float[AnyArray, " K"] | None:
             """Of its components or draws, up to a constant; None: there is one alone, and nothing to be weighted."""
-            ...
-
-        @property
-        def independent_rows(self) -> bool:
-            """Whether the rows of different pairs are independent."""
-            ...
-
-        def mean_mdp(self) -> MDP | SparseMDP:
-            """The posterior mean of transition probabilities and rewards."""
             ...
 
     outcomes: dict[str, Any] | None = eqx.field(default=None, kw_only=True)

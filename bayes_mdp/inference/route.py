@@ -41,7 +41,7 @@ from bayes_mdp.inference.detection.certify import certify
 from bayes_mdp.inference.detection.detect import detect
 from bayes_mdp.inference.detection.probe import IN_THE_WAY, NotConjugate, Probe, check_proper
 from bayes_mdp.inference.detection.trace import KNOWN, Program, trace_program
-from bayes_mdp.inference.draws.chains import HasChains, warn_of
+from bayes_mdp.inference.draws.chains import warn_of
 from bayes_mdp.inference.draws.methods import NUTS, SVI, Gibbs, Laplace, Method
 from bayes_mdp.inference.enumerated import MAX_NUMBERS, Branches, branches_of
 from bayes_mdp.inference.expert_choices import Softmax, prior_with_choices
@@ -251,8 +251,8 @@ def infer(
             posterior = _with_sources(fit.on_host(key, transitions), data)
             jax.block_until_ready(posterior)
     # Without data and without chains the draws are independent ones of the prior: nothing to warn of.
-    if isinstance(posterior, HasChains) and (transitions is not None or posterior.mcmc is not None):
-        warn_of(posterior)
+    if posterior.site_draws and (transitions is not None or posterior.chains is not None):
+        warn_of(posterior.problems(), posterior.chains)
     if isinstance(data, Log | FoldedLog) and data.outcomes:
         # The same rows and key, with another column in place of the reward: one draw of all has the same rows.
         learnt = {name: _infer_outcome(name, key, prior, data, space, method, sampler) for name in data.outcomes}
@@ -274,7 +274,7 @@ def _in_contexts(
         raise ValueError("choices is given in a space with contexts, expected None there")
     posterior = in_contexts(infer_alone, key, prior, data, space, method)
     if posterior.base is None:  # else `infer` of all contexts has warned
-        warn_of(posterior, stacklevel=4)
+        warn_of(posterior.problems(), None, stacklevel=4)
     return posterior
 
 
@@ -395,7 +395,8 @@ def _route_of_pooling(prior: PartialPooling, space: StateActionSpace, method: st
     """
     if not isinstance(method, Gibbs) and method not in ("auto", "gibbs"):
         raise ValueError(f'method is {method!r}, expected "auto", "gibbs" or Gibbs(...) for a prior of partial_pooling')
-    program = trace_program(prior.rewards_alone(), space)
+    # The rewards beside rows that are nothing like those of the program.
+    program = trace_program(prior.rewards(concentration=1.0), space)
     options = method if isinstance(method, Gibbs) else Gibbs()
     try:
         rewards = _exact_fit(program)

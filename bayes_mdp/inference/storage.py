@@ -222,20 +222,21 @@ def from_store(stored: StoredContexts) -> ContextPosterior:
     )
 
 
+@dataclass(eq=False)
 class _ByPlace:
     """The posteriors of contexts that are beliefs of their own, as they were kept."""
 
-    def __init__(self, contexts: Contexts, parts: tuple[Any, ...]) -> None:
-        self._contexts, self._parts = contexts, parts
+    contexts: Contexts
+    parts: tuple[Any, ...]
 
     def __call__(self, one: Contexts) -> Any:
-        place = self._contexts.place(one)
+        place = self.contexts.place(one)
         if place is None:
             raise ValueError(
                 f"the log does not have the context {one.label(0)}, expected one that it has: a posterior that was "
                 "read from a file has no program for others"
             )
-        return self._parts[place]
+        return self.parts[place]
 
 
 def _mode_draws(evidence: float, by_curvature: float, pareto_k: float, effective: float, proposals: float) -> ModeDraws:

@@ -8,6 +8,7 @@ the row from its mean.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ from bayes_mdp.mdp.abilities import by_pattern
 from bayes_mdp.mdp.protocols import CanCountPrior, describe_weight
 from bayes_mdp.mdp.space import END, PLATE_NAMES
 from bayes_mdp.utils.layout import Bullets, Facts, Section, Table
-from bayes_mdp.utils.messages import see
+from bayes_mdp.utils.messages import count_of, see
 from bayes_mdp.utils.typing import AnyArray, Names, RealScalar
 from bayes_mdp.utils.validation import described, is_concrete
 
@@ -38,6 +39,7 @@ SHOWN_ELEMENTS = 8
 LONGEST_NAME = 12
 ROUNDING = 1e-12
 INTERVAL = (0.05, 0.95)
+_count = partial(count_of, form=".10g")
 HEADINGS = {
     "reward_mean": "mean reward",
     "reward_sd": "sd",
@@ -470,10 +472,6 @@ def clip_names(names: Sequence[object]) -> list[str]:
     # The first way of cutting that keeps different names different.
     best = next((cut for cut in ways if len({*map(cut, long)} | short_names) == len(set(text))), str)
     return [best(x) if x in long else x for x in text]
-
-
-def _count(number: RealScalar, noun: str) -> str:
-    return f"{float(number):.10g} {noun}{'' if number == 1 else 's'}"
 
 
 def _listing(names: list[str]) -> str:

@@ -360,10 +360,7 @@ def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, "
     return jnp.sum(u * total >= cumulative, dtype=int)
 
 
-@runtime_checkable
-class SimulatedEnvironment(Protocol):
-    """An environment without tables. A state is any tree of arrays; every function is pure and traceable."""
-
+class _WithActions(Protocol):
     @property
     def name(self) -> str:
         """For tables and files."""
@@ -373,6 +370,11 @@ class SimulatedEnvironment(Protocol):
     def n_actions(self) -> int:
         """A, the number of actions."""
         ...
+
+
+@runtime_checkable
+class SimulatedEnvironment(_WithActions, Protocol):
+    """An environment without tables. A state is any tree of arrays; every function is pure and traceable."""
 
     @property
     def num_codes(self) -> int:
@@ -434,18 +436,8 @@ class TimeStep(NamedTuple):
 
 
 @runtime_checkable
-class ObservedEnvironment(Protocol):
+class ObservedEnvironment(_WithActions, Protocol):
     """An environment with observations. Every function is pure and traceable; episodes are not restarted."""
-
-    @property
-    def name(self) -> str:
-        """For tables and files."""
-        ...
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        ...
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

@@ -480,10 +480,6 @@ class Posterior(CanSample, CanMean, CanCount, CanUpdate, NamesSharedParameters, 
         """
         ...
 
-    def __str__(self) -> str:
-        """A summary: how it was inferred, from what, and how certain it is."""
-        ...
-
 
 @runtime_checkable
 class RewardLaw(Protocol):

@@ -149,10 +149,6 @@ class PartialPooling:
         # Relative to the geometric mean: log usage is centred, and c keeps its meaning for every power.
         return np.where(inside, usage / np.exp(np.log(np.where(inside, usage, 1.0)).sum() / inside.sum()), 1.0)
 
-    def rewards_alone(self) -> Prior:
-        """The prior of the rewards, beside rows that are nothing like those of the program."""
-        return self.rewards(concentration=1.0)
-
     def __call__(self, space: StateActionSpace) -> MDPSpec:
         """The program."""
         groups = pooled_outcomes(space)

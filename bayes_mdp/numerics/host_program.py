@@ -8,6 +8,7 @@ a CPU).
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 import jax
@@ -236,11 +237,11 @@ def evaluate(closed: ClosedJaxpr, arrays: Sequence[Array], most: float) -> list[
         return _Evaluation(most).program(closed, taken)
 
 
+@dataclass
 class _Evaluation:
-    """One evaluation: what is left of its time."""
+    """One evaluation, and what is left of its time in seconds."""
 
-    def __init__(self, most: float) -> None:
-        self._left = most
+    left: float
 
     def program(self, closed: ClosedJaxpr, arrays: list[Array], needed: tuple[bool, ...] | None = None) -> list[Array]:
         """The results of a program; `_NOTHING` for those that are not wanted (None: all are)."""
@@ -266,8 +267,8 @@ class _Evaluation:
             return self.program(inner, arrays, used)
         if name in _LOOPS:
             return getattr(self, f"_{name}")(equation.params, arrays)
-        self._left -= _cost(equation)
-        if self._left < 0:
+        self.left -= _cost(equation)
+        if self.left < 0:
             raise TooLongError
         results = PRIMITIVES[name](*arrays, **equation.params)
         if not equation.primitive.multiple_results and not isinstance(results, list):

@@ -60,7 +60,7 @@ def _add_scorecard(commands: Any) -> None:
 def _scorecard(arguments: argparse.Namespace) -> int:
     import jax
 
-    from bayes_mdp.experiments.results import save_result
+    from bayes_mdp.utils.files import write_netcdf
     from benchmarks.validation import scorecard_report as report
     from benchmarks.validation.scorecard import QUICK, scorecard
 
@@ -72,7 +72,7 @@ def _scorecard(arguments: argparse.Namespace) -> int:
     for sentence in changed:
         print(f"NOT AS EXPECTED: {sentence}")
     if arguments.out:
-        save_result(result, arguments.out)
+        write_netcdf(result, arguments.out)
         print(f"result: {arguments.out}")
     if arguments.figure:
         save_figure(report.plot_scorecard(result), arguments.figure)

@@ -13,9 +13,10 @@ import bayes_mdp as bm
 from bayes_mdp.agents import PSRL, EpsilonGreedyQ
 from bayes_mdp.experiments import RunOptions, run
 from bayes_mdp.experiments.describe import describe, describe_key, first_difference, key_from
-from bayes_mdp.experiments.results import load_result, save_result
+from bayes_mdp.experiments.results import load_result
 from bayes_mdp.mdp import MDP, Discounted, Episodic, StateActionSpace
 from bayes_mdp.plots import plot_posterior, plot_regret, plot_values
+from bayes_mdp.utils.files import write_netcdf
 from tests.experiments.toy import two_states
 
 KEY = jax.random.key(3)
@@ -31,7 +32,7 @@ def _run(**changes):
 def test_round_trip(tmp_path):
     """What is loaded is what was saved, names and attributes included; nothing is left beside it."""
     result, path = _run(), tmp_path / "run.nc"
-    save_result(result, path)
+    write_netcdf(result, path)
     loaded = load_result(path)
     assert loaded.identical(result) and list(tmp_path.iterdir()) == [path]
     assert loaded["state"].values.tolist() == ["low", "high", "7"]
@@ -45,11 +46,11 @@ def test_round_trip(tmp_path):
 def test_damaged_files(tmp_path):
     """A cut file, another format, no file: one sentence."""
     path = tmp_path / "run.nc"
-    save_result(_run(), path)
+    write_netcdf(_run(), path)
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match="whole NetCDF file"):
         load_result(path)
-    save_result(_run().assign_attrs(format="other"), path)
+    write_netcdf(_run().assign_attrs(format="other"), path)
     with pytest.raises(ValueError, match="of format 'other'"):
         load_result(path)
     with pytest.raises(FileNotFoundError, match="does not exist"):

@@ -164,11 +164,6 @@ class _OverReturns(TablePolicy):
         """Standard deviation of the mean return; inf where it does not exist."""
         return jnp.sqrt(self.belief.variance())
 
-    @property
-    def vpi(self) -> Float[Array, "*H S A"]:
-        """Myopic value of perfect information."""
-        return value_of_perfect_information(self.belief)
-
     def _here(self, state: IntScalar, step: IntScalar) -> ReturnBelief:
         return jax.tree.map(lambda table: lookup(table, 1, state, step), self.belief)
 

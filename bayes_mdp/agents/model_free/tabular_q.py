@@ -102,11 +102,7 @@ class TabularQ(eqx.Module):
             ValueError: the objective is the average reward, for which this rule is not defined.
         """
         del key
-        return first_table(problem, self.first_value, self._name)
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
+        return first_table(problem, self.first_value, type(self).__name__)
 
     def plan(
         self, key: PRNGKeyArray, problem: Problem, state: Table, belief: object = None
@@ -175,10 +171,6 @@ class EpsilonGreedyQ(TabularQ):
     def first_value(self) -> Scalar:
         """`initial_q`."""
         return self.initial_q
-
-    @property
-    def _name(self) -> str:
-        return "Q-learning"
 
     def policy(self, q: Table) -> EpsilonGreedy:
         """Epsilon-greedy for the table."""

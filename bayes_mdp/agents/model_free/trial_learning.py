@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bayes_mdp.agents.common.learner import Place, first_table, move_towards, place_of
+from bayes_mdp.agents.common.learner import first_table, move_towards, place_of
 from bayes_mdp.agents.common.replan import EveryLearnedEpisode, ReplanRule, as_rule
 from bayes_mdp.agents.common.table_policies import EpsilonGreedy
 from bayes_mdp.mdp import Episodic, Problem, Transitions
@@ -128,7 +128,8 @@ def sweep(
     place = place_of(problem, trial)
     weight = jnp.broadcast_to(jnp.asarray(weight, float), trial.state.shape)
     before = tables.q[place.pair]  # Q during the trial, for frozen sweeps
-    beyond = agent.beyond(tables.q, place)
+    # A trial that was cut did not end: what follows is the best value, or nothing.
+    beyond = jnp.max(tables.q[place.next_row], axis=-1) if agent.bootstrap else jnp.zeros_like(before)
     reward = jnp.asarray(trial.reward, tables.q.dtype)
     # Zero stands for the return and value after the trial until the first live step is met.
     nothing = jnp.zeros((), tables.q.dtype)
@@ -219,16 +220,6 @@ class EpisodeLearner(eqx.Module):
         """Epsilon-greedy for the table."""
         del key, problem, belief
         return EpsilonGreedy(state.tables.q, self.epsilon), state
-
-    def beyond(self, q: Float[Array, "*R A"], place: Place) -> Float[Array, "..."]:
-        """The value assumed for the rest of a trial that was cut and did not end: of the shape of the indices.
-
-        Args:
-            q: the table.
-            place: of the last transition.
-        """
-        # A trial that was cut did not end: what follows is the best value, or nothing.
-        return jnp.max(q[place.next_row], axis=-1) if self.bootstrap else jnp.zeros_like(q[place.pair])
 
     def sweep_step(self, tables: Tables, step: Step, weight: Scalar | BoolScalar = 1.0) -> Swept:
         """One step of a sweep ([TDBMA10] Algorithms 2 and 3); where `weight` is 0 the tables are unchanged."""

@@ -44,6 +44,7 @@ from bayes_mdp.mdp import CanCount, CanMean, Episodic, HasVariances, Problem
 from bayes_mdp.mdp.abilities import require_ability
 from bayes_mdp.mdp.objectives import require_objective
 from bayes_mdp.numerics.products import matmul
+from bayes_mdp.planning.extended_mdp import as_mask
 from bayes_mdp.planning.solution import where_legal
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
@@ -69,10 +70,6 @@ def _float(x: ArrayLike) -> Array:
     return x if isinstance(x, jax.Array) else jnp.asarray(x, float)
 
 
-def _bool(x: ArrayLike | None) -> Array | None:
-    return None if x is None else jnp.asarray(x, bool)
-
-
 class VaporProblem(eqx.Module):
     """What VAPOR maximises over occupancies.
 
@@ -89,7 +86,7 @@ class VaporProblem(eqx.Module):
     reward: Float[Array, "H S A"] = eqx.field(converter=_float)
     sigma: Float[Array, "H S A"] = eqx.field(converter=_float)
     initial: Float[Array, " S"] = eqx.field(converter=_float)
-    legal: Bool[Array, "S A"] | None = eqx.field(default=None, converter=_bool)
+    legal: Bool[Array, "S A"] | None = eqx.field(default=None, converter=as_mask)
 
     def __check_init__(self) -> None:
         shape = jnp.shape(self.reward)

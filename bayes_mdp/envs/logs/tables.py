@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from lzma import LZMAError
 from pathlib import Path
 from tarfile import TarError
@@ -194,11 +194,11 @@ class BadCells(ValueError):
 _Read = TypeVar("_Read")
 
 
+@dataclass
 class Faults:
     """Bad cells of columns that are read one after the other, so that all are told at once."""
 
-    def __init__(self) -> None:
-        self.errors: list[BadCells] = []
+    errors: list[BadCells] = field(default_factory=list, init=False)
 
     def read(self, read: Callable[[], _Read], instead: Callable[[], _Read]) -> _Read:
         """A column, or what stands in its place.

@@ -2,7 +2,7 @@
 weak car swings itself out of a valley [CAR90].
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,7 +31,23 @@ class CartPoleState(NamedTuple):
     time: Int[Array, ""]
 
 
-class CartPole(eqx.Module):
+class _ClassicControl(eqx.Module):
+    """What both have: episodes that are cut."""
+
+    max_steps: eqx.AbstractVar[int]
+    kind: ClassVar[str]
+    usual_steps: ClassVar[int]
+
+    def __check_init__(self) -> None:
+        check_count("max_steps", self.max_steps)
+
+    @property
+    def name(self) -> str:
+        """For tables and files."""
+        return self.kind if self.max_steps == self.usual_steps else f"{self.kind}:{self.max_steps}"
+
+
+class CartPole(_ClassicControl):
     """See `cartpole`.
 
     Args:
@@ -48,17 +64,11 @@ class CartPole(eqx.Module):
     """
 
     max_steps: int = eqx.field(default=500, static=True)
+    kind = "cartpole"
+    usual_steps = 500
     n_actions = 2  # push to the left, to the right
     observation_shape = (4,)
     observation_dtype = np.dtype(np.float32)
-
-    def __check_init__(self) -> None:
-        check_count("max_steps", self.max_steps)
-
-    @property
-    def name(self) -> str:
-        """For tables and files."""
-        return "cartpole" if self.max_steps == 500 else f"cartpole:{self.max_steps}"
 
     def reset(self, key: PRNGKeyArray) -> tuple[CartPoleState, Float[Array, "4"]]:
         """All four numbers uniform within 0.05."""
@@ -124,7 +134,7 @@ class MountainCarState(NamedTuple):
     time: Int[Array, ""]
 
 
-class MountainCar(eqx.Module):
+class MountainCar(_ClassicControl):
     """See `mountain_car`.
 
     Args:
@@ -141,17 +151,11 @@ class MountainCar(eqx.Module):
     """
 
     max_steps: int = eqx.field(default=200, static=True)
+    kind = "mountain_car"
+    usual_steps = 200
     n_actions = 3  # push to the left, do not push, push to the right
     observation_shape = (2,)
     observation_dtype = np.dtype(np.float32)
-
-    def __check_init__(self) -> None:
-        check_count("max_steps", self.max_steps)
-
-    @property
-    def name(self) -> str:
-        """For tables and files."""
-        return "mountain_car" if self.max_steps == 200 else f"mountain_car:{self.max_steps}"
 
     def reset(self, key: PRNGKeyArray) -> tuple[MountainCarState, Float[Array, "2"]]:
         """At rest, position uniform in [-0.6, -0.4]."""

@@ -84,11 +84,6 @@ class Layout:
     values: bool
 
     @property
-    def segments(self) -> int:
-        """Segments of a full row."""
-        return self.row_length // self.segment_length
-
-    @property
     def restarts(self) -> bool:
         """An end is followed by a new first state at once (in a row of `Episodic`, by nothing)."""
         return self.ends and not self.episodic
@@ -147,10 +142,6 @@ class RunContext(eqx.Module):
     constants: BeliefTree
     target: Bool[AnyArray, "*H S A"] | None = None
     support: RewardSupport | None = None
-
-    def nothing(self, like: Float[Array, "*rows"]) -> "Row":
-        """A row of zeros: `like` in every column."""
-        return Row(like, like, target=None if self.target is None else like)
 
 
 class PlanState(eqx.Module):
@@ -308,12 +299,14 @@ def play(
     streams_of_seeds = jax.vmap(streams)(keys)
     begin = jax.vmap(_begin_row, in_axes=(axes, 0, 0, None), axis_name=SEEDS)
     segment = jax.vmap(partial(_play_segment, layout), in_axes=(axes, 0, 0, None, None), axis_name=SEEDS)
-    nothing = setting.nothing(jnp.zeros(keys.shape[0]))
+    zeros = jnp.zeros(keys.shape[0])
+    nothing = Row(zeros, zeros, target=None if setting.target is None else zeros)
 
     # A `fori_loop` with a traced number of rows: one program for full chunks and for the last, shorter one.
     def play_row(i: Int[Array, ""], loop: tuple[Carry, Row]) -> tuple[Carry, Row]:
         carry, rows = loop
-        row, length, segments = i + first_row, layout.segment_length, layout.segments
+        row, length = i + first_row, layout.segment_length
+        segments = layout.row_length // length
         time = row * layout.row_length
         if layout.episodic:
             carry = begin(setting, streams_of_seeds, carry, row)

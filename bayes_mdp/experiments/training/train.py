@@ -28,7 +28,6 @@ from bayes_mdp.experiments.results import (
     TRAIN_FORMAT,
     json_attributes,
     load_result,
-    save_result,
 )
 from bayes_mdp.experiments.resume import (
     Checkpoints,
@@ -52,7 +51,7 @@ from bayes_mdp.experiments.training.vector_env import HostEnv
 from bayes_mdp.mdp import ObservedEnvironment
 from bayes_mdp.mdp.environment import HasCells
 from bayes_mdp.renamed import accepts_moved
-from bayes_mdp.utils.files import check_folder
+from bayes_mdp.utils.files import check_folder, write_netcdf
 from bayes_mdp.utils.layout import Facts, Section, as_html, as_text
 from bayes_mdp.utils.messages import count_of
 from bayes_mdp.utils.progress import Progress, stage
@@ -401,7 +400,7 @@ class _Session:
             return
         log = {f"log {name}": x for name, x in self._log.arrays().items()}
         self._checkpoints.save(done, arrays_by_name(self._engine.by_seed(state)) | log)
-        save_result(self._dataset(), Path(self._path) / CURVES)
+        write_netcdf(self._dataset(), Path(self._path) / CURVES)
         self._written = time.monotonic()
 
     def _dataset(self) -> "xr.Dataset":

@@ -269,11 +269,6 @@ class ConjugatePosterior(Fitted):
         return () if self.sites is None else (self.sites,)
 
     @property
-    def legal(self) -> Bool[AnyArray, "S A"] | None:
-        """Which actions exist; None: all do."""
-        return self.space.legal
-
-    @property
     def independent_rows(self) -> bool:
         """Whether rows and rewards of different pairs are independent, as the uncertainty theorems assume."""
         return self.transition_probs.independent and self.reward_cells.independent
@@ -1059,9 +1054,11 @@ def _rows(
     index = np.nonzero(needed)
     size = belief.shape[-1]
     # Which site row each pair reads, and which column of it each outcome is; -1: the entry is known, or impossible.
-    site_row = np.arange(needed.size).reshape(needed.shape)[index] if belief.row is None else _at(belief.row, index)
+    site_row = (
+        np.arange(needed.size).reshape(needed.shape)[index] if belief.row is None else np.asarray(belief.row)[index]
+    )
     column = np.broadcast_to(np.arange(size), (len(site_row), size))
-    column = column if belief.column is None else _at(belief.column, index)
+    column = column if belief.column is None else np.asarray(belief.column)[index]
     inside = (site_row >= 0)[:, None] & (column >= 0)
     # Whole site rows are drawn, once for all pairs that share them.
     used, place = np.unique(site_row[site_row >= 0], return_inverse=True)
@@ -1073,7 +1070,7 @@ def _rows(
     possible[inside] = (largest > 0)[np.broadcast_to(slot[:, None], column.shape)[inside], column[inside]]
     known = None
     if belief.known is not None:
-        known = np.where((site_row < 0)[:, None], _at(belief.known, index), 0.0).astype(np.float64)
+        known = np.where((site_row < 0)[:, None], np.asarray(belief.known)[index], 0.0).astype(np.float64)
         possible |= known > 0
     pair, outcome = np.nonzero(possible)
     rows = pair_rows(space, index, pair, outcome)
@@ -1184,7 +1181,3 @@ def _concentrations(
         return after, after, elements
     least, largest = (x.reshape(elements.shape) for x in components.range_of(elements.ravel()))
     return least + counts, largest + counts, elements
-
-
-def _at(table: object, index: tuple[Int[np.ndarray, " Q"], ...]) -> np.ndarray:
-    return np.asarray(table)[index]

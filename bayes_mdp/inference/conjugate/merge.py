@@ -7,12 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior, merge_sources
 from bayes_mdp.inference.conjugate.dirichlet_rows import DirichletRows
 from bayes_mdp.inference.conjugate.rewards import Rewards
-from bayes_mdp.utils.typing import RealLike
 from bayes_mdp.utils.validation import check_bool, described
 
 
@@ -104,13 +102,9 @@ def _prior(posterior: ConjugatePosterior) -> tuple[DirichletRows, Rewards]:
 
 def _add(one: ConjugatePosterior, two: ConjugatePosterior) -> ConjugatePosterior:
     # Sufficient statistics add up: counts, moments, visits, constants.
-    counts = _sum(one.transition_probs.counts, two.transition_probs.counts)
+    counts = jnp.add(one.transition_probs.counts, two.transition_probs.counts)
     rows = eqx.tree_at(lambda r: r.counts, one.transition_probs, counts)
     rewards = one.reward_cells.merge(two.reward_cells)
-    visits = None if one.visits is None or two.visits is None else _sum(one.visits, two.visits)
-    constant = _sum(one.constant, two.constant)
+    visits = None if one.visits is None or two.visits is None else jnp.add(one.visits, two.visits)
+    constant = jnp.add(one.constant, two.constant)
     return replace(one, transition_probs=rows, reward_cells=rewards, visits=visits, constant=constant)
-
-
-def _sum(one: RealLike, two: RealLike) -> Float[Array, "..."]:
-    return jnp.asarray(one) + jnp.asarray(two)

@@ -9,7 +9,7 @@ there once. Host side.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
@@ -245,7 +245,7 @@ class Chains(eqx.Module):
         Returns:
             Site -> an array of the shape of one draw of the site.
         """
-        return {name: self._each(name, values, split_r_hat, np.fmax) for name, values in self._numbers().items()}
+        return self._each(split_r_hat, np.fmax)
 
     def ess(self) -> dict[str, Float[np.ndarray, "..."]]:
         """Effective sample size of every element of every site; nan where it does not vary. Of a discrete site: the
@@ -254,7 +254,7 @@ class Chains(eqx.Module):
         Returns:
             Site -> an array of the shape of one draw of the site.
         """
-        return {name: self._each(name, values, effective_size, np.fmin) for name, values in self._numbers().items()}
+        return self._each(effective_size, np.fmin)
 
     def problems(self, tables: Mapping[str, Scalars] = NO_TABLES) -> list[str]:
         """Problems to know of before these draws are used, one sentence each; empty: none found.
@@ -294,36 +294,23 @@ class Chains(eqx.Module):
                 )
         return sentences
 
-    def _each(self, name: str, values: np.ndarray, statistic: Statistic, worst: np.ufunc) -> Float[np.ndarray, "..."]:
-        if name not in self.discrete:
-            return statistic(values)
-        # Labels have no order: indicators of each value are looked at, and the worst one counts.
-        levels = np.unique(values)
-        if len(levels) > MOST_VALUES:
-            return statistic(values)
-        return np.asarray(worst.reduce([statistic((values == level).astype(np.float64)) for level in levels]))
-
-    def _numbers(self) -> dict[str, np.ndarray]:
-        return {k: np.asarray(x, np.float64) for k, x in self.draws.items()}
+    def _each(self, statistic: Statistic, worst: np.ufunc) -> dict[str, Float[np.ndarray, "..."]]:
+        answers = {}
+        for name, draws in self.draws.items():
+            values = np.asarray(draws, np.float64)
+            levels = np.unique(values) if name in self.discrete else None
+            if levels is None or len(levels) > MOST_VALUES:
+                answers[name] = statistic(values)
+            else:
+                # Labels have no order: indicators of each value are looked at, and the worst one counts.
+                each = [statistic((values == level).astype(np.float64)) for level in levels]
+                answers[name] = np.asarray(worst.reduce(each))
+        return answers
 
     def _continuous(self) -> dict[str, np.ndarray]:
         """Whole numbers of a site that is not discrete are a constant: the site can have one value only."""
         sites = {k: np.asarray(x) for k, x in self.draws.items() if k not in self.discrete}
         return {k: x.astype(np.float64) for k, x in sites.items() if not np.issubdtype(x.dtype, np.integer)}
-
-
-@runtime_checkable
-class HasChains(Protocol):
-    """A posterior by draws, with what is wrong with them."""
-
-    @property
-    def mcmc(self) -> Chains | None:
-        """The chains behind the draws; None: there are none."""
-        ...
-
-    def problems(self) -> list[str]:
-        """Problems to know of before it is used, one sentence each."""
-        ...
 
 
 @traced_alone
@@ -435,16 +422,16 @@ def unique_trace(program: Callable[..., object], *args: object) -> dict[str, Sit
         return handlers.trace(program).get_trace(*args)
 
 
-def warn_of(posterior: "Chains | HasChains", stacklevel: int = 3) -> None:
-    """One `SamplingWarning` for each of `posterior.problems()` and each discrete site that never moved. Host side.
+def warn_of(problems: Sequence[str], chains: Chains | None, stacklevel: int = 3) -> None:
+    """One `SamplingWarning` for each problem and each discrete site that never moved. Host side.
 
     Args:
-        posterior: of chains, or of other draws.
+        problems: of a posterior, one sentence each.
+        chains: behind its draws; None: there are none.
         stacklevel: frames from here to the user's call.
     """
-    chains = posterior if isinstance(posterior, Chains) else posterior.mcmc
     stuck = [] if chains is None else chains.notes(whole=True)
-    for problem in (*posterior.problems(), *stuck):
+    for problem in (*problems, *stuck):
         warnings.warn(f"{problem} {see('how-to/check-a-posterior')}", SamplingWarning, stacklevel=stacklevel)
 
 

@@ -9,6 +9,7 @@ CSV), checks every row, and gives `GivenDraws`: a belief that is these draws, ea
 import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -411,11 +412,12 @@ def _find(
     return held.variable(what, name, axes, dims)
 
 
+@dataclass(eq=False)
 class _Held:
     """Arrays by name, as [C N ...]; `xr.Dataset` keeps its dims and labels."""
 
-    def __init__(self, arrays: Mapping[str, ArrayLike] | None = None, dataset: "xr.Dataset | None" = None) -> None:
-        self.arrays, self.dataset = arrays, dataset
+    arrays: Mapping[str, ArrayLike] | None = None
+    dataset: "xr.Dataset | None" = None
 
     def variable(self, what: str, name: str, axes: tuple[str, ...], dims: Mapping[str, str] | None) -> _Variable:
         """The variable with these axes after chains and draws.

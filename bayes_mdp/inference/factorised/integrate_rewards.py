@@ -575,7 +575,8 @@ def weigh_rewards(
 
 @lru_cache(maxsize=64)
 def _tables(recipe: Recipe) -> HostProgram:
-    return HostProgram(recipe.reward_tables, quick=None)
+    # Of values of the sites the laws alone, not the rows.
+    return HostProgram(lambda sites: recipe.tables(sites)[1], quick=None)
 
 
 def rate_weights(log_weights: Float[np.ndarray, " N"], log_evidence: float, numbers: int) -> Integration:

@@ -283,7 +283,7 @@ def draw_rewards(recipe: Recipe, key: PRNGKeyArray, data_statistics: DataStatist
 
 def sampled_rewards(recipe: Recipe, drawn: SamplerOutput, data_statistics: DataStatistics) -> SampledRewards:
     """Equally weighted draws as a belief. Traceable."""
-    table = recipe.reward_tables(drawn.sites)
+    table = recipe.tables(drawn.sites)[1]
     number = jax.tree.leaves(drawn.sites)[0].shape[0]
     equal = jnp.zeros(number)
     return SampledRewards(  # pyright: ignore[reportCallIssue] (it takes abstract variables for fields)

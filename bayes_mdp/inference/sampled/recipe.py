@@ -199,10 +199,6 @@ class Recipe:
 
         return jax.vmap(one)({name: jnp.asarray(x) for name, x in sites.items()})
 
-    def reward_tables(self, sites: Mapping[str, AnyArray]) -> RewardTable:
-        """The reward law of every draw; its arrays have a leading axis N."""
-        return self.tables(sites)[1]
-
     def density_for(self, data_statistics: DataStatistics) -> Model:
         """The density that chains draw from.
 

@@ -290,11 +290,6 @@ class FoldedLog:
         """Whether a transition terminated."""
         return bool((self.cells.where.outcome == END).any())
 
-    @property
-    def n_steps(self) -> int:
-        """One more than the latest step; 1 where steps were not kept."""
-        return int(self.cells.where.step.max()) + 1
-
     def counts(self, space: "StateActionSpace", *, by_outcome: bool = False) -> Counts:
         """The statistics in the arrays of `space`, [*H S A O] (places of the list where it lists successors).
 

@@ -35,7 +35,7 @@ def test_bad_settings_are_refused():
         (lambda: AnnealedQ(epsilon=-0.1), r"epsilon is -0\.1"),
         (lambda: AnnealedQ(half_life=0.0), r"half_life is 0\.0, expected a number greater than zero"),
         (lambda: AnnealedQ(initial_q=np.inf), "initial_q is inf"),
-        (lambda: AnnealedQ().init(KEY, average), "objective is AverageReward, expected .* for Q-learning"),
+        (lambda: AnnealedQ().init(KEY, average), "objective is AverageReward, expected .* for EpsilonGreedyQ"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

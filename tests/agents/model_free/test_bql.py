@@ -20,7 +20,13 @@ from bayes_mdp.agents.model_free.bql import (
 )
 from bayes_mdp.envs import chain, deep_sea
 from bayes_mdp.experiments import Actor, RunOptions, run
-from bayes_mdp.inference.value.returns import ReturnBelief, mixture_update, moment_update, target
+from bayes_mdp.inference.value.returns import (
+    ReturnBelief,
+    mixture_update,
+    moment_update,
+    target,
+    value_of_perfect_information,
+)
 from bayes_mdp.inference.value.student_t import StudentT
 from bayes_mdp.mdp import (
     MDP,
@@ -227,7 +233,7 @@ def test_policies_show_what_they_know(key):
 
     best, log_probs = jax.jit(lambda k: tell(greedy, k))(key)
     assert np.array_equal(best, np.argmax(BELIEF.loc, -1)) and np.array_equal(np.exp(log_probs), np.eye(3)[best])
-    (best, log_probs), worth = jax.jit(lambda k: (tell(vpi, k), vpi.vpi))(key)
+    (best, log_probs), worth = jax.jit(lambda k: (tell(vpi, k), value_of_perfect_information(vpi.belief)))(key)
     assert np.array_equal(best, np.argmax(BELIEF.loc + worth, -1))
     assert best[1] != np.argmax(BELIEF.loc[1]), "worth a look although its expected return is less"
     assert np.array_equal(np.exp(log_probs), np.eye(3)[best])

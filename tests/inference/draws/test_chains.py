@@ -169,8 +169,9 @@ def test_what_follows_from_the_draws_is_looked_at():
 
 def test_warnings():
     with pytest.warns(SamplingWarning, match="did not move"):
-        warn_of(Chains({"x": np.ones((C, N))}))
-    warn_of(healthy())
+        chains = Chains({"x": np.ones((C, N))})
+        warn_of(chains.problems(), chains)
+    warn_of(healthy().problems(), healthy())
 
 
 def _one(data):
