@@ -267,6 +267,21 @@ def with_old_names(package: str, listed: Callable[[str], object] | None = None) 
     return get
 
 
+def old_attribute(words: str, value: Callable[[Any], Any]) -> property:
+    """An attribute of 0.2 that works until 0.4, with a warning.
+
+    Args:
+        words: what it is and what to write, as in "Diagnosis.trustworthy is not diagnosis.problems".
+        value: its value, of the object.
+    """
+
+    def get(owner: object) -> Any:
+        warnings.warn(f"{words} since 0.3; the old one goes in 0.4", FutureWarning, stacklevel=2)
+        return value(owner)
+
+    return property(get, doc=f"{words} since 0.3.")
+
+
 class Moved(NamedTuple):
     """Arguments of a function that are fields of a record now, or have another name.
 

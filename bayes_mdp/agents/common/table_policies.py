@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from bayes_mdp.numerics.products import matmul
 from bayes_mdp.planning.solution import best_action
+from bayes_mdp.renamed import old_attribute
 from bayes_mdp.utils.typing import ArrayLike, IntScalar, RealScalar
 from bayes_mdp.utils.validation import (
     as_indices,
@@ -81,6 +82,13 @@ class TablePolicy(eqx.Module):
     def shape(self) -> tuple[int, ...]:
         """(*H, S, A); without H where the actions do not depend on the step of an episode."""
         return jax.tree.leaves(self)[0].shape
+
+    horizon = old_attribute(
+        "policy.horizon is the first of three numbers of policy.shape",
+        lambda self: self.shape[0] if len(self.shape) == 3 else None,
+    )
+    n_states = old_attribute("policy.n_states is policy.shape[-2]", lambda self: self.shape[-2])
+    n_actions = old_attribute("policy.n_actions is policy.shape[-1]", lambda self: self.shape[-1])
 
 
 class Greedy(TablePolicy):

@@ -24,6 +24,7 @@ from bayes_mdp.inference.draws.chains import (
     split_r_hat,
 )
 from bayes_mdp.inference.fitted import Fitted
+from bayes_mdp.renamed import old_attribute
 from bayes_mdp.utils.files import read_with_checksum, write_with_checksum
 from bayes_mdp.utils.layout import Bullets, Part, Section, Table, as_html, as_text
 from bayes_mdp.utils.messages import count_of, see
@@ -75,6 +76,8 @@ class Diagnosis(NamedTuple):
     weights_ess: float | None
     problems: list[str]
     notes: list[str]
+
+    trustworthy = old_attribute("diagnosis.trustworthy is not diagnosis.problems", lambda self: not self.problems)
 
     __str__ = as_text
     _repr_html_ = as_html

@@ -128,4 +128,11 @@ def test_bad_input(make, message):
 
 def test_a_table_tells_its_sizes():
     assert (Greedy(jnp.zeros((5, 3, 2))).shape, Greedy(jnp.zeros((3, 2))).shape) == ((5, 3, 2), (3, 2))
-    assert GaussianThompson(jnp.zeros((4, 3, 2)), jnp.ones((4, 3, 2))).shape == (4, 3, 2)
+    policy = GaussianThompson(jnp.zeros((4, 3, 2)), jnp.ones((4, 3, 2)))
+    assert policy.shape == (4, 3, 2)
+    # Until 0.4 the attributes of 0.2 work.
+    for name, value in {"horizon": 4, "n_states": 3, "n_actions": 2}.items():
+        with pytest.warns(FutureWarning, match=f"policy.{name} is .*policy.shape.* since 0.3"):
+            assert getattr(policy, name) == value
+    with pytest.warns(FutureWarning):
+        assert Greedy(jnp.zeros((3, 2))).horizon is None

@@ -58,6 +58,8 @@ def test_discrete_parents_alone_that_mix_are_no_problem():
     label = labels(0.45, 0.45, 0.45, 0.45)
     found = diagnose(under({"label": label}, 1.0 + 4.0 * label, ("label",)))
     assert not found.problems and found.notes == [] and str(found).endswith("No problem was seen.")
+    with pytest.warns(FutureWarning, match="trustworthy is not diagnosis.problems since 0.3"):
+        assert found.trustworthy
     sites: Any = found.sites
     assert sites.loc["label", "r_hat"] == pytest.approx(float(arviz().rhat(label.astype(float))))
     assert sites.loc["label", "ess_bulk"] == pytest.approx(float(arviz().ess(label.astype(float))))
