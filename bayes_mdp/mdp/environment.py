@@ -360,7 +360,10 @@ def _pick(u: Float[Array, ""], row: Float[Array, " K"], end_prob: Float[Array, "
     return jnp.sum(u * total >= cumulative, dtype=int)
 
 
+@runtime_checkable
 class _WithActions(Protocol):
+    """An environment that has a name and actions."""
+
     @property
     def name(self) -> str:
         """For tables and files."""

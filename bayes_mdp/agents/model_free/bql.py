@@ -31,6 +31,7 @@ from bayes_mdp.inference.value.student_t import (
 )
 from bayes_mdp.mdp import Problem, Transitions
 from bayes_mdp.planning.solution import best_action, where_legal
+from bayes_mdp.renamed import old_attribute
 from bayes_mdp.utils.typing import IntScalar, RealLike, Scalar
 from bayes_mdp.utils.validation import check_finite, check_name, check_positive, check_that
 
@@ -163,6 +164,11 @@ class _OverReturns(TablePolicy):
     def sd(self) -> Float[Array, "*H S A"]:
         """Standard deviation of the mean return; inf where it does not exist."""
         return jnp.sqrt(self.belief.variance())
+
+    vpi = old_attribute(
+        "policy.vpi is value_of_perfect_information(policy.belief)",
+        lambda self: value_of_perfect_information(self.belief),
+    )
 
     def _here(self, state: IntScalar, step: IntScalar) -> ReturnBelief:
         return jax.tree.map(lambda table: lookup(table, 1, state, step), self.belief)

@@ -51,6 +51,7 @@ from bayes_mdp.numerics.array_forms import to_host_float64
 from bayes_mdp.numerics.numpy_or_jax import add_at, concrete_in_numpy, in_numpy, xp
 from bayes_mdp.random.host_generator import SMALL, ElementStreams
 from bayes_mdp.random.wide_dirichlet import WideRows, suits_jumps
+from bayes_mdp.renamed import old_attribute
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike, RealScalar
 from bayes_mdp.utils.validation import (
     at,
@@ -267,6 +268,8 @@ class ConjugatePosterior(Fitted):
     def site_tables(self) -> tuple[SiteTable, ...]:
         """Where the elements of the program's sites lie in the arrays; (): not known."""
         return () if self.sites is None else (self.sites,)
+
+    legal = old_attribute("posterior.legal is posterior.space.legal", lambda self: self.space.legal)
 
     @property
     def independent_rows(self) -> bool:

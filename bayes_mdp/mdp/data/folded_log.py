@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from bayes_mdp.mdp.by_label import natural_order, warn_of_similar
 from bayes_mdp.mdp.data.transitions import Counts, Log, check_log_labels
 from bayes_mdp.numerics.moments import ExactSums, concatenate_sums, exact_moments, sum_and_squares
+from bayes_mdp.renamed import old_attribute
 from bayes_mdp.utils.memory import check_memory
 from bayes_mdp.utils.messages import count_of, first_names, see
 from bayes_mdp.utils.typing import Names
@@ -289,6 +290,11 @@ class FoldedLog:
     def ends(self) -> bool:
         """Whether a transition terminated."""
         return bool((self.cells.where.outcome == END).any())
+
+    n_steps = old_attribute(
+        "log.n_steps is one more than the largest of log.cells.where.step",
+        lambda self: int(self.cells.where.step.max()) + 1,
+    )
 
     def counts(self, space: "StateActionSpace", *, by_outcome: bool = False) -> Counts:
         """The statistics in the arrays of `space`, [*H S A O] (places of the list where it lists successors).

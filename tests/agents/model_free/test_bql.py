@@ -224,6 +224,8 @@ def test_policies_show_what_they_know(key):
     """q, its standard deviation, VPI; the two rules without chance; a held draw."""
     greedy, vpi, held = GreedyReturn(BELIEF), MyopicVPI(BELIEF), StudentTThompson(BELIEF).hold(key)
     assert greedy.shape == (2, 3)
+    with pytest.warns(FutureWarning, match="policy.vpi is value_of_perfect_information"):  # of 0.2
+        np.testing.assert_array_equal(vpi.vpi, value_of_perfect_information(BELIEF))
     assert np.array_equal(greedy.q, BELIEF.loc) and np.allclose(greedy.sd**2, BELIEF.variance(), rtol=1e-5)
 
     def tell(policy, key):

@@ -81,6 +81,8 @@ def test_any_chunks_give_the_counts_of_the_log(seeds):
         for other in folds[1:]:
             assert_same_log(folds[0], other)
         assert folds[0].n_transitions == log.n_transitions and folds[0].n_rows == len(frame)
+        with pytest.warns(FutureWarning, match="log.n_steps is one more than"):  # of 0.2
+            assert folds[0].n_steps == int(folds[0].cells.where.step.max()) + 1
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "tsv.gz"])

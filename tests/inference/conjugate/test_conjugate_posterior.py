@@ -1,6 +1,8 @@
 # pyright: reportArgumentType=false
 """The conjugate posterior against one-at-a-time numpy loops and scipy's predictive laws, to 1e-9 in float64."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -387,3 +389,10 @@ def test_before_data_nothing_of_them_is_left():
     assert before.log_evidence == 0.0 and not np.any(before.visit_counts())
     for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_its_mask_of_0_2_works_until_0_4(key):
+    space = StateActionSpace(2, 2, legal=np.array([[True, True], [True, False]]))
+    posterior: Any = infer(key, dirichlet_normal_gamma(), space=space)
+    with pytest.warns(FutureWarning, match=r"posterior.legal is posterior.space.legal since 0.3"):
+        assert posterior.legal is posterior.space.legal
