@@ -6,7 +6,7 @@ the belief data and replicates are exchangeable, so the rank p-values are valid 
 held-out form). Rows of some pairs come from any posterior in one layout, `RowDraws`. Host-side.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -41,7 +41,7 @@ PolicyArray: TypeAlias = Int[np.ndarray, "*H S"] | Float[np.ndarray, "*H S A"]
 """Actions, or their probabilities."""
 DRAWS = 100
 LARGE = 2**20  # numbers in a draw, from which the closed form takes the place of draws
-AT_ONCE = 16  # draws that are made, and evaluated, at a time
+AT_ONCE, NUMBERS_AT_ONCE = 16, 2**24  # draws that are made, and evaluated, at a time, and their numbers
 
 
 class RowDraws(NamedTuple):
@@ -83,16 +83,25 @@ def row_draws(key: PRNGKeyArray, posterior: Posterior, needed: Bool[np.ndarray, 
     draws = pair_draws(key, posterior, needed)
     # Draws list the possible outcomes of each pair one after the other: `place` puts them into the table [Q K].
     layout = RowDraws(state, action, next_state, mean, lambda: mean)
-    place = layout.place(draws.rows.pair, draws.rows.next_state)
+    place, number = layout.place(draws.rows.pair, draws.rows.next_state), at_once(next_state.size)
 
     def rows_of_draws() -> Iterator[Float[np.ndarray, "Q K"]]:
         while True:
-            for probs in draws.draw(AT_ONCE).probs:
+            for probs in draws.draw(number).probs:
                 row = np.bincount(place, probs, next_state.size)
                 yield row.reshape(next_state.shape)
 
     stream = rows_of_draws()
     return layout._replace(draw=lambda: next(stream))
+
+
+def at_once(size: int) -> int:
+    """How many draws are held at a time: any number gives the same ones.
+
+    Args:
+        size: numbers of a draw.
+    """
+    return max(1, min(AT_ONCE, NUMBERS_AT_ONCE // max(size, 1)))
 
 
 def _rows(
@@ -397,30 +406,30 @@ def value_of_choice(
     reached = np.asarray(second.outcome(used.shape[0]))[inside]
     pair = pair[inside]
     seen = np.bincount(rows.place(pair, reached), minlength=rows.mean.size).reshape(rows.mean.shape)
-    of_policy, *of_baseline = [_value_of(mean, rows, probs, objective, start) for probs in compared]
+    values = _values_of(mean, rows, compared, objective, start)
 
     def statistic(counts: list[Int[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
         # A prior of one transition, by the mean row of the first half.
-        tables = [(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts]
-        return of_policy(tables) - sum(value(tables) for value in of_baseline)
+        of_policy, *of_baseline = values([(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts])
+        return of_policy - sum(of_baseline)
 
     replicates: list[float] = []
     while len(replicates) < num_replicates:
-        number = min(AT_ONCE, num_replicates - len(replicates))
+        number = min(at_once(rows.mean.size), num_replicates - len(replicates))
         replicates.extend(statistic([draw_counts(rng, rows.draw(), pair) for _ in range(number)]))
         for _ in range(number):
             done()
     return Replicated(float(statistic([seen])[0]), np.array(replicates))
 
 
-def _value_of(
+def _values_of(
     mean: MDP | SparseMDP,
     rows: RowDraws,
-    policy: Float[np.ndarray, "*H S A"],
+    policies: Sequence[Float[np.ndarray, "*H S A"]],
     objective: Objective,
     start: Float[np.ndarray, " S"],
-) -> Callable[[list[Float[np.ndarray, "Q K"]]], Float[np.ndarray, " N"]]:
-    """The value of the policy as a function of the rows that it uses, for several draws of them."""
+) -> Callable[[list[Float[np.ndarray, "Q K"]]], list[Float[np.ndarray, " N"]]]:
+    """The values of policies as a function of the rows that they use, for several draws of them."""
     # A state that is listed twice in a row is one entry, which has both probabilities.
     size = len(start) + 1
     code, slot = np.unique(np.arange(len(rows.state))[:, None] * size + rows.next_state, return_inverse=True)
@@ -428,19 +437,18 @@ def _value_of(
     first = np.searchsorted(pair, np.arange(len(rows.state) + 1))
     pairs = PairRows(None, rows.state, rows.action, first, reached, reached, len(start))
     reward = np.asarray(mean.reward, np.float64)[rows.state, rows.action][None]
-    taken = None if isinstance(objective, Episodic) else PolicyPairs(pairs, policy)
+    taken = [] if isinstance(objective, Episodic) else [PolicyPairs(pairs, policy) for policy in policies]
 
-    def value(tables: list[Float[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
+    def values(tables: list[Float[np.ndarray, "Q K"]]) -> list[Float[np.ndarray, " N"]]:
         probs = np.stack([np.bincount(slot.ravel(), table.ravel(), len(code)) for table in tables])
         drawn = Drawn(probs, np.broadcast_to(reward, (len(tables), reward.shape[1])))
         if isinstance(objective, Episodic):
-            values = episodic_values(pairs, drawn, policy, objective)
+            answers = [episodic_values(pairs, drawn, policy, objective) for policy in policies]
         else:
-            assert taken is not None
-            values = proven(taken.chains(drawn), objective)
-        return values.at_start(objective, start)
+            answers = [proven(each.chains(drawn), objective) for each in taken]
+        return [answer.at_start(objective, start) for answer in answers]
 
-    return value
+    return values
 
 
 # The returns of the log, beside the value of its behaviour.
