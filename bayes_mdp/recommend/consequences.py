@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -24,7 +25,7 @@ from bayes_mdp.decisions.policy_evaluation import policy_values
 from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis
 from bayes_mdp.inference import Gibbs
 from bayes_mdp.inference.fitted import Fitted
-from bayes_mdp.inference.pair_draws import central_interval
+from bayes_mdp.inference.pair_draws import Worth, central_interval
 from bayes_mdp.inference.route import fit_for, infer
 from bayes_mdp.mdp import Log, Objective, PolicyLike, StateActionSpace
 from bayes_mdp.mdp.data.log_split import halves_in_time, split_log
@@ -41,6 +42,20 @@ from bayes_mdp.utils.typing import ArrayLike, InitialLike
 Rule = Callable[[Fitted], PolicyLike]
 """How a policy is chosen from a posterior."""
 Gain = Float[np.ndarray, " num_draws"]
+
+
+class Answer(NamedTuple):
+    """The gain of a policy under another belief.
+
+    Args:
+        gain: in each draw.
+        worth: how many independent draws a draw is worth, in (0, 1]: fewer than one where chains made them.
+    """
+
+    gain: Gain
+    worth: float = 1.0
+
+
 SHARE, BY_STEP = "the prior's share", "behaviour by step"
 ROUNDING = 1e-9
 """Of a gain: less is none."""
@@ -64,6 +79,7 @@ class Consequence(NamedTuple):
         gain: Float64[num_draws], under the other one.
         slack: as of the decision.
         confidence: what P(gain >= -slack) must be; 0.5 where the other belief has half of the data: the sign.
+        worth: of a draw, see `Answer`.
     """
 
     check: str
@@ -72,6 +88,7 @@ class Consequence(NamedTuple):
     gain: Gain
     slack: float
     confidence: float
+    worth: float = 1.0
 
     @property
     def prob(self) -> float:
@@ -81,8 +98,8 @@ class Consequence(NamedTuple):
     @property
     def in_doubt(self) -> bool:
         """Whether P(no worse) is less than it must be, by no more than the draws may err."""
-        # Binomial, of so many draws.
-        error = (self.prob * (1.0 - self.prob) / len(self.gain)) ** 0.5
+        # Binomial, of so many independent draws.
+        error = (self.prob * (1.0 - self.prob) / (len(self.gain) * self.worth)) ** 0.5
         return self.confidence - ERRORS * error <= self.prob < self.confidence
 
     @property
@@ -160,11 +177,11 @@ class Question(NamedTuple):
     confidence: float
     num_draws: int
 
-    def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
+    def gains(self, prior: Prior, log: Log, policies: Mapping[str, PolicyLike]) -> dict[str, Answer]:
         """The gains of policies under a prior after a log."""
         return self.gains_under(infer(self.key, prior, log, space=self.space), policies)
 
-    def gains_under(self, posterior: Fitted, policies: Mapping[str, PolicyLike]) -> dict[str, Gain]:
+    def gains_under(self, posterior: Fitted, policies: Mapping[str, PolicyLike]) -> dict[str, Answer]:
         """The gains of policies under a posterior."""
         # The baseline beside the policies, in the same draws.
         compared = {"": self.baseline, **policies}
@@ -172,7 +189,9 @@ class Question(NamedTuple):
         num_draws = min(self.num_draws, max(LEAST_DRAWS, MOST_NUMBERS // cells))
         with stage("policies in common draws"):
             values = policy_values(self.key, posterior, compared, self.objective, self.initial, num_draws)
-        return {name: values[name].draws - values[""].draws for name in policies}
+        gains = {name: values[name].draws - values[""].draws for name in policies}
+        worth = Worth.of(posterior, self.key)
+        return {name: Answer(gain, worth.of_gain(gain, self.slack)) for name, gain in gains.items()}
 
 
 def rests_on_prior(basis: ValueBasis | None) -> bool:
@@ -199,18 +218,18 @@ def consequences(
         before: name -> mean gain under the belief of the decision.
     """
     answers: dict[str, list[Consequence]] = {name: [] for name in question.policies}
-    gains: dict[str, dict[str, Gain]] = {}
+    told: dict[str, dict[str, Answer]] = {}
     for check in checks:
         for belief, (ask, confidence) in _beliefs(check, question).items():
             # A belief that several checks point to is inferred once.
-            if belief not in gains:
-                gains[belief] = ask()
-            for name, gain in gains[belief].items():
-                answers[name].append(Consequence(check, belief, before[name], gain, question.slack, confidence))
+            if belief not in told:
+                told[belief] = ask()
+            for name, (gain, worth) in told[belief].items():
+                answers[name].append(Consequence(check, belief, before[name], gain, question.slack, confidence, worth))
     return answers
 
 
-Ask = Callable[[], dict[str, Gain]]
+Ask = Callable[[], dict[str, Answer]]
 
 
 def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
@@ -246,7 +265,7 @@ def _beliefs(check: str, question: Question) -> dict[str, tuple[Ask, float]]:
     return beliefs
 
 
-def _under(question: Question, weights: ArrayLike | None) -> dict[str, Gain]:
+def _under(question: Question, weights: ArrayLike | None) -> dict[str, Answer]:
     """The gains with rows ~ Dirichlet(c * weights), c learnt, and rewards of the law that the log suggests.
 
     Without weights the concentration of a row is one, that of an outcome the same for all.
@@ -264,14 +283,14 @@ def _rewards(question: Question) -> Callable[..., Prior]:
     """A factory of priors, given the concentration of the rows, with the law of the rewards that the log suggests."""
     if question.log.transitions.reward is not None:
         return reward_law_of(question.log)[0]
-    # Rewards as the prior has them: the log says nothing of them.
+    # Rewards as the prior has them on average: the log says nothing of them. How uncertain they are is left out.
     known = infer(question.key, question.prior, None, space=question.space).mean_mdp().reward
     return partial(known_rewards, np.asarray(known))
 
 
 def _can_pool(question: Question) -> bool:
     """Whether rows can borrow from each other, and do not under the belief of the decision."""
-    if isinstance(question.prior, PartialPooling):
+    if isinstance(question.prior, PartialPooling) or question.space.n_actions == 1:
         return False
     try:
         pooled_outcomes(question.space)
@@ -280,13 +299,15 @@ def _can_pool(question: Question) -> bool:
     return True
 
 
-def _pooled(question: Question) -> dict[str, Gain]:
+def _pooled(question: Question) -> dict[str, Answer]:
     """The gains where the rows of a state's actions, and the states, are as alike as the log shows (see
     `partial_pooling`)."""
     # One short chain: what is asked for is the interval of a gain, not the law of each row.
     method = Gibbs(num_chains=1, num_warmup=WARM_UP, num_samples=SWEEPS)
     fit = fit_for(partial_pooling(_rewards(question)), question.space, method)
-    posterior = fit.on_host(question.key, question.log.transitions)
+    # In double precision, as `infer`; without its warnings of short chains.
+    with jax.enable_x64(True):
+        posterior = fit.on_host(question.key, question.log.transitions)
     return question.gains_under(posterior, question.policies)
 
 
@@ -298,14 +319,15 @@ def _arrivals(question: Question) -> Float[np.ndarray, " O"]:
     return arrivals / arrivals.mean()
 
 
-def _cross_halves(question: Question) -> dict[str, Gain]:
+def _cross_halves(question: Question) -> dict[str, Answer]:
     """The gain of the rule: each half of the episodes chooses, the other one judges."""
     if question.chosen is None:
         return {}
     first, second = split_log(question.key, question.log, 0.5)
-    gains: list[Gain] = []
+    answers: list[Answer] = []
     for chooses, judges in ((first, second), (second, first)):
         policy = question.rule(infer(question.key, question.prior, chooses, space=question.space))
-        gains.append(question.gains(question.prior, judges, {question.chosen: policy})[question.chosen])
+        answers.append(question.gains(question.prior, judges, {question.chosen: policy})[question.chosen])
     # The mean of both directions.
-    return {question.chosen: np.mean(gains, axis=0)}
+    gain = np.mean([answer.gain for answer in answers], axis=0)
+    return {question.chosen: Answer(gain, min(answer.worth for answer in answers))}

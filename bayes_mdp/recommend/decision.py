@@ -342,8 +342,8 @@ class Decision:
         elif self.split:
             notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
-        if any(consequence.widens for consequence in weighed):
-            notes.append(f"{self.lead!r}: its interval holds those of the other answers below")
+        if any(each.widens for candidate in self.candidates.values() for each in candidate.consequences):
+            notes.append("intervals hold what the answers to failed checks of rows or choice say, too")
         notes += sentences(consequence for consequence in weighed if not consequence.stops)
         if self.criticism is not None:
             silent = [name for name in self.criticism.findings if name not in self.criticism.alarms]

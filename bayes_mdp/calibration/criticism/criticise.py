@@ -28,7 +28,7 @@ from bayes_mdp.decisions.value_basis import PRIOR_SHARE, ValueBasis, describe_pa
 from bayes_mdp.inference.fitted import NO_PROGRAM
 from bayes_mdp.inference.pair_draws import pairs_of_mdp
 from bayes_mdp.inference.route import InferredPosterior, infer
-from bayes_mdp.mdp import Log, Objective, PolicyLike
+from bayes_mdp.mdp import Log, Objective, PolicyLike, PolicyOrLabels
 from bayes_mdp.mdp.abilities import mean_in_float64, sizes_of
 from bayes_mdp.mdp.data.log_split import split_log
 from bayes_mdp.mdp.labels import policy_of
@@ -51,6 +51,8 @@ from bayes_mdp.utils.validation import (
 )
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
+SAME = 1e-6
+"""Difference of action probabilities that is rounding."""
 ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN = "alike", "learnt", "informed", "shared", "unknown"
 KINDS = (ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN)
 """Rows that share nothing, whose prior takes the outcomes of a pair as alike (or so with a concentration that is learnt
@@ -294,7 +296,7 @@ class CriticiseOptions:
     false_alarm: RealLike = 0.05
     choose_by: Callable[[InferredPosterior], PolicyLike] | None = None
     by_use: bool = False
-    baseline: PolicyLike | None = None
+    baseline: PolicyOrLabels | None = None
 
     def __post_init__(self) -> None:
         check_bool("by_use", self.by_use)
@@ -496,7 +498,12 @@ def _check_choice(
         )
     expected = float(value.replicates.mean())
     seen = amount(value.observed)
-    worth = f"is worth {seen}" if baseline is None else f"gains {seen} over the baseline"
+    if baseline is None:
+        worth = f"is worth {seen}"
+    elif np.shape(policy) == np.shape(baseline) and np.allclose(policy, baseline, rtol=0.0, atol=SAME):
+        worth = "is the baseline, which gains nothing over itself"
+    else:
+        worth = f"gains {seen} over the baseline"
     # One-sided: a chosen policy disappoints.
     return Finding(
         value.observed,
