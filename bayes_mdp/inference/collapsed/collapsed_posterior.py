@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -30,7 +30,7 @@ from bayes_mdp.inference.collapsed.collapse import (
     prior_arrays,
     with_prior_arrays,
 )
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, recheck
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, draw_sites, recheck
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
@@ -759,7 +759,8 @@ def fit_of(
     rechecked = list[bool]()
     # Chains times samples: the prior's draws are as many as the posterior's, so that shapes agree.
     number = options.num_chains * options.num_samples
-    draw = quick_jit(lambda key: jax.vmap(hierarchy.draw)(jax.random.split(key, number)))
+    draw_one = partial(draw_sites, hierarchy.program, hierarchy.hyperparameters)
+    draw = quick_jit(lambda key: jax.vmap(draw_one)(jax.random.split(key, number)))
     chains_of = jax.jit(lambda key, data_statistics: run_chains(key, model, data_statistics, options))
     mix = small_jit(lambda draws, data_statistics, classes: from_draws(hierarchy, draws, data_statistics, classes))
 
