@@ -372,7 +372,7 @@ class Fitted(Module, HasAbilities):
             return None
         weights = softmax(np.asarray(self.log_weights, np.float64))
         ess, r_hat = ({}, {}) if self.chains is None else (self.chains.ess(), self.chains.r_hat())
-        return LatentSites(self.site_draws, weights, True, ess, r_hat)
+        return LatentSites(self.site_draws, weights, not self.in_closed_form, ess, r_hat)
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -532,7 +532,9 @@ class Fitted(Module, HasAbilities):
     @property
     def on_grid(self) -> bool:
         """Whether its weights are those of the nodes of a grid, which have no effective sample size."""
-        return False
+        record = self.integration
+        # An integral that holds still, and was not made of draws.
+        return record is not None and bool(np.isfinite(record.error)) and not np.isfinite(record.pareto_k)
 
     @property
     def density_facts(self) -> DensityFacts:

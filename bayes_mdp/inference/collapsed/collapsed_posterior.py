@@ -220,8 +220,7 @@ class CollapsedPosterior(HyperparameterMixture):
     def _heavy_means(self) -> list[str]:
         """Which mean rewards rest on few of the draws, or on none that are enough, in words. Host side."""
         rewards = self.data_statistics.reward_cells
-        by_grid = self.is_integrated and self.route == QUADRATURE
-        if not isinstance(rewards, RewardCells) or by_grid or not self._learns_means():
+        if not isinstance(rewards, RewardCells) or self.on_grid or not self._learns_means():
             return []
         index, data = [np.asarray(i) for i in self.index[1:]], np.asarray(rewards.data, np.float64)
         # Elements of one class and with the same data are one.
@@ -267,11 +266,6 @@ class CollapsedPosterior(HyperparameterMixture):
         if self.hierarchy is None:
             return DensityFacts(lacks_factorials=lacks_factorials)
         return DensityFacts(not self.hierarchy.draws_prior, self.hierarchy.log_constant, lacks_factorials)
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether its weights are those of the nodes of a grid."""
-        return self.is_integrated and self.route == QUADRATURE
 
     def without_nodes(self, key: PRNGKeyArray, num: int) -> "CollapsedPosterior":
         """The same belief by draws of equal weight, between the nodes too, where hyperparameters were integrated over.
