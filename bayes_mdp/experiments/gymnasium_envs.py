@@ -219,11 +219,6 @@ def _describe_environment(env: object) -> Json:
     return {"type": type(inner).__name__, "makers": factories, "wrappers": layers}
 
 
-def is_made_anew(env: object) -> bool:
-    """Whether every seed has an environment of its own (ids and functions)."""
-    return isinstance(env, str) or callable(env)
-
-
 def _spaces(env: "GymnasiumEnv") -> "tuple[Discrete, Discrete]":
     """Observation and action space of the environment (of each one of a vector environment).
 

@@ -20,7 +20,6 @@ from bayes_mdp.experiments.gymnasium_envs import (
     SingleEnv,
     Step,
     describe_env,
-    is_made_anew,
     known_mdp,
     open_env,
 )
@@ -194,7 +193,8 @@ def run_gymnasium(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     try:
         return _run(case, opened, path)
     finally:
-        if is_made_anew(case.env):
+        # Of ids and functions every seed has an environment of its own.
+        if isinstance(case.env, str) or callable(case.env):
             opened.env.close()
 
 
@@ -303,7 +303,7 @@ def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
 def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Actor]:
     """Rewards of the rows, and the actor at the end."""
     case, key = prepared.case, prepared.keys[seed]
-    is_new = is_made_anew(case.env) and seed > 0
+    is_new = (isinstance(case.env, str) or callable(case.env)) and seed > 0
     opened = open_env(case.gymnasium_source) if is_new else prepared.opened
     belief = prepared.belief_of(seed)
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial
