@@ -133,10 +133,6 @@ class Hierarchy:
         prior = with_parameters(self.prior, assembly.concentration(read["parameters"]), belief)
         return self.detected._replace(posterior=prior)
 
-    def given(self, values: Values, data_statistics: ConjugatePosterior) -> ConjugatePosterior:
-        """The posterior of the conjugate sites after the same data, given the hyperparameters. Traceable."""
-        return with_parameters(data_statistics, *self.parameters(values))
-
 
 def with_parameters(
     data_statistics: ConjugatePosterior, concentration: Float[AnyArray, "M K"], belief: RewardBelief | None
