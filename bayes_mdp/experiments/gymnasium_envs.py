@@ -263,11 +263,6 @@ class Known(NamedTuple):
     ours: bool = False
     law: RewardLaw | None = None
 
-    @property
-    def environment(self) -> Environment | None:
-        """Both as an environment."""
-        return None if self.mdp is None or self.law is None else Environment(self.mdp, self.law)
-
 
 def known_mdp(env: "GymnasiumEnv") -> Known:
     """The MDP of an environment, or of all environments of a vector environment if they have the same one."""

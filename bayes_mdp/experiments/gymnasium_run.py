@@ -39,7 +39,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request, space_of
-from bayes_mdp.mdp import AverageReward, StateActionSpace
+from bayes_mdp.mdp import AverageReward, Environment, StateActionSpace
 from bayes_mdp.mdp.protocols import CanThin
 from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.progress import Progress
@@ -246,9 +246,10 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
     belief = belief_keys = None
     if not isinstance(case.agent, Learner):
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
-        support, env = learnable_rewards(belief), known.environment
-        if support is not None and env is not None:
-            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.objective.horizon)
+        support = learnable_rewards(belief)
+        if support is not None and known.mdp is not None and known.law is not None:
+            rows = simulator(Environment(known.mdp, known.law))
+            check_paid(support, rows, known.mdp, case.space, horizon=case.objective.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:

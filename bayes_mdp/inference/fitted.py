@@ -277,7 +277,9 @@ class Fitted(Module, HasAbilities):
     @property
     def most_draws(self) -> int | None:
         """How many draws of the law it holds, beyond which they would repeat; None: each draw is a fresh one."""
-        return None
+        # Draws of the rewards alone meet fresh rows.
+        whole = self.drawn_by is not None and not self.drawn_by.rewards_only
+        return len(self.log_weights) if whole and self.log_weights is not None else None
 
     def worth_of_picks(self) -> float:
         """How many independent draws of the posterior any number of its draws is worth at most; inf: each is fresh.
@@ -473,7 +475,7 @@ class Fitted(Module, HasAbilities):
     @property
     def program(self) -> Prior | None:
         """The prior program; None: it is not at hand."""
-        return None
+        return None if self.drawn_by is None else self.drawn_by.prior
 
     @property
     def site_tables(self) -> "tuple[SiteTable, ...]":
