@@ -79,19 +79,15 @@ def action_log_likelihood(
     model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
 ) -> Float[Array, "P T"]:
     """As `log_likelihood`, without checks of values. Traceable."""
-    return _log_likelihood(model, params, _place_on_device(log))
+    # In JAX's default widths: a program in float32 cannot hold float64 arrays of the host as constants.
+    return _log_likelihood(model, params, jax.tree.map(jnp.asarray, log))
 
 
 def policy_log_probs(
     model: BehaviourModel, params: dict[str, Float[Array, " P"]], log: ChoiceLog
 ) -> Float[Array, "P T A"]:
     """As `choice_log_probs`, without checks of values. Traceable."""
-    return _filter(model, params, _place_on_device(log))
-
-
-def _place_on_device(log: ChoiceLog) -> ChoiceLog:
-    """The columns in JAX's default widths: a program in float32 cannot hold float64 arrays of the host as constants."""
-    return jax.tree.map(jnp.asarray, log)
+    return _filter(model, params, jax.tree.map(jnp.asarray, log))
 
 
 @eqx.filter_jit

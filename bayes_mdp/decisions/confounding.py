@@ -360,7 +360,7 @@ def _by_steps(case: _Case, objective: Episodic, factor: float, least: bool) -> f
     for step in reversed(range(objective.horizon)):
         moved = _worst_rows(case, values, float(objective.discount), factor, least)
         # R_k + discount v_k of the next step.
-        worth = rows.paid + float(objective.discount) * _at_outcomes(rows, values)
+        worth = rows.paid + float(objective.discount) * np.append(values, 0.0)[rows.after]  # an end has value 0
         values = rows.sums(policy[step] * (moved * worth).sum(-1))
     return float(case.start @ values)
 
@@ -378,11 +378,6 @@ def _stationary(case: _Case, discount: float, factor: float, least: bool) -> flo
     raise ArithmeticError(f"the worst rows changed in each of {ROUNDS} rounds, expected them to settle")
 
 
-def _at_outcomes(rows: _Rows, values: Float[np.ndarray, " S"]) -> Float[np.ndarray, "Q O"]:
-    """The value of the state that each outcome leads to; the end has value zero."""
-    return np.append(values, 0.0)[rows.after]
-
-
 def _worst_rows(
     case: _Case, values: Float[np.ndarray, " S"], discount: float, factor: float, least: bool
 ) -> Float[np.ndarray, "Q O"]:
@@ -395,7 +390,7 @@ def _worst_rows(
         # The outcomes of all rows have one order.
         worth = discount * np.append(values, 0.0)[: probs.shape[1]]
     else:
-        worth = rows.paid + discount * _at_outcomes(rows, values)
+        worth = rows.paid + discount * np.append(values, 0.0)[rows.after]
     # r_k from 1 / factor to factor: P_k r_k lies in an interval, and the rows sum to one.
     room = probs * (factor - 1.0 / factor)
     # At least P_k / factor each; the rest goes to the outcomes that are worth least, up to P_k factor. For the greatest

@@ -18,7 +18,6 @@ from bayes_mdp.decisions.policy_evaluation import (
     describe_law,
     describe_objective,
     describe_outcomes,
-    describe_policy,
     describe_start,
     policy_values,
 )
@@ -173,7 +172,7 @@ class PolicyComparison(eqx.Module):
                 f"{best} minus {name}: {amount(gain.mean)}, 95 % interval {amounts(*gain.interval)}{probability}"
             )
         notes = [f"{name}, {line}" for name in order for line in describe_outcomes(self.values[name])]
-        notes += [f"{name}: {line}" for name in order for line in describe_policy(self.values[name])]
+        notes += [f"{name}: {self.values[name].policy}" for name in order if self.values[name].policy]
         # What each value rests on, and its numerical error where that shows.
         for name in order:
             notes += [f"{name}: {line}" for line in describe_basis(self.values[name].basis)]

@@ -291,7 +291,7 @@ class PolicyValue(eqx.Module):
         return Section(
             f"Value of the policy, {describe_objective(self.objective)}, {len(self.draws)} draws",
             [
-                *(f"policy: {line}" for line in describe_policy(self)),
+                *([f"policy: {self.policy}"] if self.policy else []),
                 f"mean {amount(self.mean, 6)} (Monte Carlo error {amount(self.error, 2)}), sd {amount(self.sd, 3)}, "
                 f"95 % interval {amounts(low, high, 6)}",
                 *describe_effective(self),
@@ -784,11 +784,6 @@ def describe_start(value: PolicyValue) -> str:
     if not value.initial_given:
         return f"start: uniform over the {count_of(len(value.initial), 'state')} (no initial distribution was given)"
     return f"start: the given distribution over {int((value.initial > 0).sum())} of {len(value.initial)} states"
-
-
-def describe_policy(value: PolicyValue) -> list[str]:
-    """A line on what the policy is, where it was a log."""
-    return [value.policy] if value.policy else []
 
 
 def describe_outcomes(value: PolicyValue) -> list[str]:

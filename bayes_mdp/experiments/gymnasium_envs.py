@@ -219,11 +219,6 @@ def _describe_environment(env: object) -> Json:
     return {"type": type(inner).__name__, "makers": factories, "wrappers": layers}
 
 
-def is_made_anew(env: object) -> bool:
-    """Whether every seed has an environment of its own (ids and functions)."""
-    return isinstance(env, str) or callable(env)
-
-
 def _spaces(env: "GymnasiumEnv") -> "tuple[Discrete, Discrete]":
     """Observation and action space of the environment (of each one of a vector environment).
 
@@ -267,11 +262,6 @@ class Known(NamedTuple):
     why: str = ""
     ours: bool = False
     law: RewardLaw | None = None
-
-    @property
-    def environment(self) -> Environment | None:
-        """Both as an environment."""
-        return None if self.mdp is None or self.law is None else Environment(self.mdp, self.law)
 
 
 def known_mdp(env: "GymnasiumEnv") -> Known:

@@ -20,7 +20,6 @@ from bayes_mdp.experiments.gymnasium_envs import (
     SingleEnv,
     Step,
     describe_env,
-    is_made_anew,
     known_mdp,
     open_env,
 )
@@ -40,7 +39,7 @@ from bayes_mdp.experiments.rollout.run_beliefs import (
 from bayes_mdp.experiments.rollout.simulator import simulator
 from bayes_mdp.experiments.rollout.time_loop import Layout, Row, layout_of, streams
 from bayes_mdp.experiments.run_config import BeliefTree, RunConfig, check_request, space_of
-from bayes_mdp.mdp import AverageReward, StateActionSpace
+from bayes_mdp.mdp import AverageReward, Environment, StateActionSpace
 from bayes_mdp.mdp.protocols import CanThin
 from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.progress import Progress
@@ -194,7 +193,8 @@ def run_gymnasium(case: RunConfig, path: str | Path | None) -> "xr.Dataset":
     try:
         return _run(case, opened, path)
     finally:
-        if is_made_anew(case.env):
+        # Of ids and functions every seed has an environment of its own.
+        if isinstance(case.env, str) or callable(case.env):
             opened.env.close()
 
 
@@ -246,9 +246,10 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
     belief = belief_keys = None
     if not isinstance(case.agent, Learner):
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
-        support, env = learnable_rewards(belief), known.environment
-        if support is not None and env is not None:
-            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.objective.horizon)
+        support = learnable_rewards(belief)
+        if support is not None and known.mdp is not None and known.law is not None:
+            rows = simulator(Environment(known.mdp, known.law))
+            check_paid(support, rows, known.mdp, case.space, horizon=case.objective.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:
@@ -303,7 +304,7 @@ def _column(reward: Float[np.ndarray, " rows"], refits: Refits) -> Row:
 def _play_seed(prepared: PreparedGymnasium, seed: int, bar: Progress) -> tuple[Float[np.ndarray, " rows"], Actor]:
     """Rewards of the rows, and the actor at the end."""
     case, key = prepared.case, prepared.keys[seed]
-    is_new = is_made_anew(case.env) and seed > 0
+    is_new = (isinstance(case.env, str) or callable(case.env)) and seed > 0
     opened = open_env(case.gymnasium_source) if is_new else prepared.opened
     belief = prepared.belief_of(seed)
     initial = None if prepared.known.mdp is None else prepared.known.mdp.initial

@@ -100,13 +100,9 @@ class SweepFolder:
         patiently(lambda: write_json(self.folder / MANIFEST, manifest))
 
     # --------------------------------------------------------------------------------------------------- cells
-    def cell_path(self, name: str) -> Path:
-        """Of a finished cell."""
-        return self.folder / CELLS / f"{name}.npz"
-
-    def failure_path(self, name: str) -> Path:
-        """Of the note of a failed cell."""
-        return self.folder / CELLS / f"{name}.json"
+    def _place(self, name: str, ending: str) -> Path:
+        """Of a finished cell ("npz"), or of the note of a failed one ("json")."""
+        return self.folder / CELLS / f"{name}.{ending}"
 
     def keep(self, name: str, description: Mapping[str, Json], values: Values) -> None:
         """Write a finished cell, and forget that it failed.
@@ -115,16 +111,16 @@ class SweepFolder:
             OSError: it cannot be written; where no space is left on the device, after two minutes.
         """
         arrays = values | {_CELL: np.array(json.dumps(dict(description)))}
-        patiently(lambda: write_arrays(self.cell_path(name), arrays))
-        self.failure_path(name).unlink(missing_ok=True)
+        patiently(lambda: write_arrays(self._place(name, "npz"), arrays))
+        self._place(name, "json").unlink(missing_ok=True)
 
     def keep_failure(self, name: str, error: str, attempts: int) -> None:
         """Write why a cell failed."""
-        patiently(lambda: write_json(self.failure_path(name), {"error": error, "attempts": attempts}))
+        patiently(lambda: write_json(self._place(name, "json"), {"error": error, "attempts": attempts}))
 
     def read(self, name: str, description: Mapping[str, Json]) -> Values | None:
         """The arrays of a finished cell; None: there is none. Of a damaged file a warning is logged."""
-        place = self.cell_path(name)
+        place = self._place(name, "npz")
         try:
             values = read_arrays(place, _EXPECTED_CELL)
         except FileNotFoundError:
@@ -140,12 +136,12 @@ class SweepFolder:
 
     def checksum(self, name: str) -> str:
         """Of the file of a finished cell."""
-        return check_checksum(self.cell_path(name), _EXPECTED_CELL)
+        return check_checksum(self._place(name, "npz"), _EXPECTED_CELL)
 
     def failure(self, name: str) -> str:
         """Why a cell failed; empty: it did not, as far as is known."""
         try:
-            return str(read_json(self.failure_path(name), "the note of a failed cell")["error"])
+            return str(read_json(self._place(name, "json"), "the note of a failed cell")["error"])
         except FileNotFoundError:
             return ""
         except (ValueError, KeyError):

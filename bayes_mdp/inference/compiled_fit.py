@@ -19,7 +19,7 @@ class Fit(Generic[PosteriorT_co]):
         method: the route.
         space: of the prior.
         summarise: transitions -> data, arrays whose shapes do not depend on what the transitions hold.
-        infer: (key, data) -> posterior.
+        infer: (key, data) -> the posterior after `data`, as `summarise` gives them. An exact fit does not use the key.
         on_host: (key, transitions or counts or None) -> posterior, what `bayes_mdp.infer` does: data are checked, and
             counted in float64; without data the prior. Compiles itself.
         draws_on_host: (key, data, num) -> the posterior by the inference that `on_host` makes, where that is not
@@ -32,7 +32,3 @@ class Fit(Generic[PosteriorT_co]):
     infer: Callable[[PRNGKeyArray, PyTree], PosteriorT_co]
     on_host: Callable[[PRNGKeyArray, Transitions | Counts | None], PosteriorT_co]
     draws_on_host: Callable[[PRNGKeyArray, PyTree, int], PosteriorT_co] | None = None
-
-    def __call__(self, key: PRNGKeyArray, data: PyTree) -> PosteriorT_co:
-        """The posterior after `data`, as `summarise` gives them. An exact fit does not use the key."""
-        return self.infer(key, data)

@@ -526,7 +526,9 @@ def describe_law(law: RowLaw) -> list[str]:
         name for name in dict.fromkeys(column.split(" | ")[0] for column in law.design.names) if name != "constant"
     ]
     lines = [
-        f"{law.kind}, {law.fixed}: with a prior the rows depend on it" if law.of_rows else f"{law.kind} regression"
+        f"{law.kind}, {law.fixed}: with a prior the rows depend on it"
+        if law.possible is not None
+        else f"{law.kind} regression"
     ]
     if "state" in free and named:
         lines.append(f"{', '.join(named)}: one coefficient for all states")

@@ -121,7 +121,10 @@ class Explanation:
         notes += self.in_contexts
         if any(site.why for site in self.sites):
             notes.append(f"Which forms are recognised: {see('reference/conjugate-forms')}")
-        rows = [(s.name, s.family, str(list(s.shape)), _axes(s.varies), s.role, s.inferred) for s in self.sites]
+        rows = []
+        for site in self.sites:
+            varies = "not known" if site.varies is None else ", ".join(site.varies) or "nothing"
+            rows.append((site.name, site.family, str(list(site.shape)), varies, site.role, site.inferred))
         return Section(
             f"route: {self.route} ({ROUTE_WORDS.get(self.route, self.route)})",
             [
@@ -229,10 +232,6 @@ def _would_collapse(program: Program, of_rewards: frozenset[str]) -> str:
         return ""
     law = CONJUGATE_LAWS[program.law.family]
     return f"with conjugate rewards, such as {law}, rows and rewards would have a closed form given the hyperparameters"
-
-
-def _axes(varies: tuple[str, ...] | None) -> str:
-    return "not known" if varies is None else ", ".join(varies) or "nothing"
 
 
 def _varies(probe: Probe, site: Site) -> tuple[str, ...] | None:

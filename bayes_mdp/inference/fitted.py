@@ -277,7 +277,9 @@ class Fitted(Module, HasAbilities):
     @property
     def most_draws(self) -> int | None:
         """How many draws of the law it holds, beyond which they would repeat; None: each draw is a fresh one."""
-        return None
+        # Draws of the rewards alone meet fresh rows.
+        whole = self.drawn_by is not None and not self.drawn_by.rewards_only
+        return len(self.log_weights) if whole and self.log_weights is not None else None
 
     def worth_of_picks(self) -> float:
         """How many independent draws of the posterior any number of its draws is worth at most; inf: each is fresh.
@@ -372,7 +374,7 @@ class Fitted(Module, HasAbilities):
             return None
         weights = softmax(np.asarray(self.log_weights, np.float64))
         ess, r_hat = ({}, {}) if self.chains is None else (self.chains.ess(), self.chains.r_hat())
-        return LatentSites(self.site_draws, weights, True, ess, r_hat)
+        return LatentSites(self.site_draws, weights, not self.in_closed_form, ess, r_hat)
 
     def problems(self) -> list[str]:
         """Problems to know of before it is used, one sentence each; empty: none is known."""
@@ -473,7 +475,7 @@ class Fitted(Module, HasAbilities):
     @property
     def program(self) -> Prior | None:
         """The prior program; None: it is not at hand."""
-        return None
+        return None if self.drawn_by is None else self.drawn_by.prior
 
     @property
     def site_tables(self) -> "tuple[SiteTable, ...]":
@@ -532,7 +534,9 @@ class Fitted(Module, HasAbilities):
     @property
     def on_grid(self) -> bool:
         """Whether its weights are those of the nodes of a grid, which have no effective sample size."""
-        return False
+        record = self.integration
+        # An integral that holds still, and was not made of draws.
+        return record is not None and bool(np.isfinite(record.error)) and not np.isfinite(record.pareto_k)
 
     @property
     def density_facts(self) -> DensityFacts:

@@ -44,7 +44,7 @@ from bayes_mdp.inference.conjugate.site_table import SiteTable
 from bayes_mdp.inference.families.family import RewardBelief, log_rising
 from bayes_mdp.inference.fitted import Fitted, Law, LawDraws, draw_batch
 from bayes_mdp.inference.pair_draws import PairDraws, draw_by_weight, key_of_outcome, pair_draws_of_samples, varies
-from bayes_mdp.inference.summary import LatentSites, Observed, PairMoments, program_data
+from bayes_mdp.inference.summary import Observed, PairMoments, program_data
 from bayes_mdp.mdp import MDP, Counts, FoldedLog, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted
 from bayes_mdp.mdp.lazy_belief import LazyBelief
@@ -516,10 +516,6 @@ class Mixture(MixturePosterior):
             **known,
             **program_data(self.observed),
         }
-
-    def latent_sites(self) -> LatentSites:
-        """The enumerated values of the discrete sites, by weight: they are no draws, and have no sample size."""
-        return LatentSites(self.hyperparameters, self.weights, False, {}, {})
 
     def reward_support(self) -> RewardSupport:
         """Which rewards the law of every cell can give in some component. Host side."""

@@ -248,7 +248,7 @@ def _mode_draws(evidence: float, by_curvature: float, pareto_k: float, effective
 def _row_law_record(law: RowLaw) -> StoredLaw:
     design = law.design
     about = (law.kind, law.name, tuple(design.names), design.mean, design.spread)
-    return StoredLaw(*about, law.standardised, law.outcomes, law.fixed, law.by, law.of_rows)
+    return StoredLaw(*about, law.standardised, law.outcomes, law.fixed, law.by, law.possible is not None)
 
 
 def _row_law(stored: StoredLaw) -> RowLaw:

@@ -17,7 +17,7 @@ from bayes_mdp.mdp import MDP, Environment, RewardLaw, SparseMDP, StateActionSpa
 from bayes_mdp.mdp.labelled_tables import refuse_labels
 from bayes_mdp.mdp.space import check_space
 from bayes_mdp.models.isolate import traced_alone
-from bayes_mdp.models.reward_laws import law_at, law_mean, may_lack_mean, never_has_mean, tabulate, unwrap
+from bayes_mdp.models.reward_laws import WITH_MEAN, WITHOUT_MEAN, law_at, law_mean, tabulate, unwrap
 from bayes_mdp.random.threefry import plain_key
 from bayes_mdp.utils.typing import AnyArray, ArrayLike, Index, IntScalar, RealLike
 from bayes_mdp.utils.validation import (
@@ -31,6 +31,9 @@ from bayes_mdp.utils.validation import (
     first_index,
     is_concrete,
 )
+
+ARRAYS = (jax.Array, np.ndarray, np.generic, int, float)
+"""What rows and known rewards may be."""
 
 
 def _array(name: str, x: object) -> Any:
@@ -162,7 +165,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
     if not isinstance(spec, MDPSpec):
         raise TypeError(f"the prior returned a {type(spec).__name__}, expected a MDPSpec(transition_probs, reward)")
     probs, full = spec.transition_probs, (*space.shape, space.n_outcomes)
-    if not _is_array(probs):
+    if not isinstance(probs, ARRAYS):
         # The last axis has to be there: a row is one object.
         raise TypeError(f"transition_probs is a {type(probs).__name__}, expected an array")
     if not broadcasts_to(jnp.shape(probs), full) or jnp.shape(probs)[-1:] != full[-1:]:
@@ -175,7 +178,7 @@ def check_spec(spec: object, space: StateActionSpace) -> None:
         check_probability_rows("transition_probs", _legal_rows(np.asarray(probs), space))
     if isinstance(spec.reward, dist.Distribution):
         _check_law(spec.reward, space)
-    elif not _is_array(spec.reward):
+    elif not isinstance(spec.reward, ARRAYS):
         raise TypeError(
             f"reward is a {type(spec.reward).__name__}, expected a NumPyro distribution over (state, action) "
             "or an array of known rewards"
@@ -271,14 +274,14 @@ def check_mean(rewards: RewardTable, space: StateActionSpace, *, draws: bool = F
     Raises:
         ValueError: names the law and the first pair.
     """
-    if rewards.law is None or not may_lack_mean(rewards.law):
+    if rewards.law is None or isinstance(unwrap(rewards.law), WITH_MEAN):
         return
     # A law of draws has the batch shape of one of them.
     mean = jax.vmap(lambda each: each.mean)(rewards) if draws else rewards.mean
     if is_concrete(mean):
         missing = np.isnan(np.asarray(mean))
     # In a trace a family that may have a mean gets the benefit of the doubt.
-    elif never_has_mean(rewards.law):
+    elif isinstance(unwrap(rewards.law), WITHOUT_MEAN):
         missing, draws = np.ones((*space.shape, 1) if rewards.by_outcome else space.shape, bool), False
     else:
         return
@@ -317,10 +320,6 @@ def broadcast_to_cells(
     if is_concrete(values):
         return np.broadcast_to(np.asarray(values, dtype), shape)
     return jnp.broadcast_to(jnp.asarray(values, dtype), shape)
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, (jax.Array, np.ndarray, np.generic, int, float))
 
 
 def _axes(space: StateActionSpace, by_outcome: bool) -> str:

@@ -132,11 +132,6 @@ class RowLaw(NamedTuple):
     reference: Int[np.ndarray, " S"] | None = None
 
     @property
-    def of_rows(self) -> bool:
-        """Whether it is a law of rows, not of rewards."""
-        return self.possible is not None
-
-    @property
     def sites(self) -> tuple[str, str, str]:
         """Names of the sites of coefficients, of the scales of the groups, and of the groups."""
         return f"{self.name}_coefficients", f"{self.name}_group_scale", f"{self.name}_group"

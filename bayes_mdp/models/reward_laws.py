@@ -150,17 +150,7 @@ def _category_probs(law: dist.Distribution) -> Float[Array, "... K"] | None:
     return jnp.asarray(law.probs) if isinstance(law, (dist.CategoricalProbs, dist.CategoricalLogits)) else None
 
 
-def may_lack_mean(law: dist.Distribution) -> bool:
-    """Whether the mean must be looked at to know that it exists; false for families that always have one."""
-    return not isinstance(unwrap(law), _WITH_MEAN)
-
-
-def never_has_mean(law: dist.Distribution) -> bool:
-    """Whether the family has no mean, whatever its parameters."""
-    return isinstance(unwrap(law), (dist.Cauchy, dist.HalfCauchy, dist.Levy))
-
-
-_WITH_MEAN = (
+WITH_MEAN = (
     dist.Normal,
     dist.BernoulliProbs,
     dist.BernoulliLogits,
@@ -178,6 +168,9 @@ _WITH_MEAN = (
     dist.CategoricalProbs,
     dist.CategoricalLogits,
 )
+"""Families that always have a mean; that of others must be looked at to know that it exists."""
+WITHOUT_MEAN = (dist.Cauchy, dist.HalfCauchy, dist.Levy)
+"""Families that have none, whatever their parameters."""
 
 
 def _map_parameters(

@@ -86,9 +86,7 @@ class HardMax(eqx.Module):
         """What the rounding of `value` adds to that of q: a comparison does not round."""
         return 0.0
 
-    def excess(self, n_actions: int) -> float:
-        """By how much `value` can be more than the largest q."""
-        return 0.0
+    excess = uncertainty  # nor is `value` more than the largest q
 
 
 class SoftMax(eqx.Module):

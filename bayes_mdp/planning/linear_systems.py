@@ -13,6 +13,7 @@ half as long or less from 175 on. In batches of 16 to 32 systems of 90 and 128 u
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -194,9 +195,7 @@ def neighbour_solver(
     left, right = jnp.where(regular, left, 0.0), jnp.where(regular, right, 0.0)
     middle = jnp.where(regular, middle, 1.0)
 
-    def solve(b: Vector) -> Vector:
-        return _tridiagonal(left, middle, right, b)
-
+    solve = partial(_tridiagonal, left, middle, right)
     if not anchored:
         return solve
     # Sherman-Morrison: (T + u w')^-1 b = y - z (w' y) / (1 + w' z), with y = T^-1 b and z = T^-1 u.

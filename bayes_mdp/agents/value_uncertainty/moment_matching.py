@@ -105,12 +105,8 @@ def value_variance(posterior: CanMean, policy: PolicyOrLabels, objective: Object
 
 
 def _local(objective: Objective) -> Local:
-    """b(s, a) of `value_variance`."""
-
-    def local(posterior: RowPosterior, value: PolicyEvaluation | Solution) -> Float[Array, "*H S A"]:
-        return _local_variance(posterior, value.v, objective)
-
-    return local
+    """b(s, a) of `value_variance`, for the values of a plan or of a policy."""
+    return lambda posterior, value: _local_variance(posterior, value.v, objective)
 
 
 def _local_variance(posterior: RowPosterior, v: Float[Array, "*H S"], objective: Objective) -> Float[Array, "*H S A"]:

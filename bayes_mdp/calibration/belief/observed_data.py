@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from bayes_mdp.calibration.belief.draws import Moments
 from bayes_mdp.inference.conjugate.conjugate_posterior import ConjugatePosterior
@@ -68,7 +68,7 @@ def data_in_posterior(posterior: Fitted) -> tuple[Rows | None, Cells]:
         return None, Cells(nothing, Moments(*[nothing[..., 0]] * 3)) if part is None else sums_of_closed_form(part)
     assert counts is not None  # it keeps its rewards
     if isinstance(seen, Statistics):
-        return None, Cells(counts, Moments(*map(_float64, seen.counts.reward_moments)))
+        return None, Cells(counts, Moments(*(np.asarray(x, np.float64) for x in seen.counts.reward_moments)))
     return _rows_of_statistics(counts, seen), _sums_of_rows(counts, seen, posterior.rewards_by_outcome)
 
 
@@ -106,7 +106,7 @@ def _outcome_counts(posterior: Fitted) -> Float[np.ndarray, "*H S A O"] | None:
     if posterior.exact_part is not None:
         return sums_of_closed_form(posterior.exact_part).transition_counts
     seen = posterior.reward_data
-    return None if seen is None else _float64(conditioned_program.outcome_counts(seen))
+    return None if seen is None else np.asarray(conditioned_program.outcome_counts(seen), np.float64)
 
 
 def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_program.DataStatistics) -> str | None:
@@ -115,7 +115,7 @@ def _why_no_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progra
     # More rewards than places: some of them are not there.
     if int(seen.used) > seen.capacity:
         return "its buffer of rewards has overflowed"
-    weight = _float64(seen.weight)
+    weight = np.asarray(seen.weight, np.float64)
     if (np.asarray(seen.where)[weight != 0, -1] >= counts.shape[-1]).any():
         return "of some rewards it was not observed what followed"
     # A transition is whole or not there at all.
@@ -127,7 +127,7 @@ def sums_of_closed_form(posterior: ConjugatePosterior) -> Cells:
     """The sums that a closed form keeps, at every pair: over all pairs that share a row or reward; zero if unknown."""
     rows, rewards = posterior.transition_probs.unlisted(), posterior.reward_cells
     # With a prior of zero the concentrations are the counts.
-    counts = _float64(eqx.tree_at(lambda r: r.prior, rows, np.zeros(rows.prior.shape)).concentration)
+    counts = np.asarray(eqx.tree_at(lambda r: r.prior, rows, np.zeros(rows.prior.shape)).concentration, np.float64)
     if not isinstance(rewards, RewardCells) or not rewards.has_moments:
         nothing = np.zeros(rewards.shape)
         return Cells(counts, Moments(nothing, nothing, nothing))
@@ -174,10 +174,6 @@ def _sums_of_rows(counts: Float[np.ndarray, "*H S A O"], seen: conditioned_progr
     # Two passes: mean first, then squares around it.
     np.add.at(ss, index, (reward - mean[index]) ** 2)
     return Cells(counts, Moments(count, mean, ss))
-
-
-def _float64(array: Array | np.ndarray) -> np.ndarray:
-    return np.asarray(array, np.float64)
 
 
 # Data that are given, against what the posterior keeps.

@@ -5,6 +5,7 @@ p-values are: see `comparisons`.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -137,14 +138,12 @@ def reward_sd(sample: Sample) -> Pairs:
     return np.sqrt(np.divide(deviations, count - 1, out=np.full(count.shape, np.nan), where=count > 1))
 
 
-def reward_min(sample: Sample) -> Pairs:
-    """Smallest reward of each pair; nan where none was observed."""
-    return _extreme(sample, np.fmin)
-
-
-def reward_max(sample: Sample) -> Pairs:
-    """Largest reward of each pair; nan where none was observed."""
-    return _extreme(sample, np.fmax)
+def reward_extreme(sample: Sample, function: np.ufunc) -> Pairs:
+    """Smallest or largest reward of each pair (`np.fmin`, `np.fmax`); nan where none was observed."""
+    # fmin and fmax pass over nan, of what was not observed.
+    extremes = np.full(int(np.prod(sample.space.shape)), np.nan)
+    function.at(extremes, sample.pair, sample.reward)
+    return extremes.reshape(sample.space.shape)
 
 
 TRANSITIONS: dict[str, Statistic] = {
@@ -155,8 +154,8 @@ TRANSITIONS: dict[str, Statistic] = {
 REWARDS: dict[str, Statistic] = {
     "reward_mean": reward_mean,
     "reward_sd": reward_sd,
-    "reward_min": reward_min,
-    "reward_max": reward_max,
+    "reward_min": partial(reward_extreme, function=np.fmin),
+    "reward_max": partial(reward_extreme, function=np.fmax),
 }
 SHARED = (
     "rows of their own where pairs share one, a weaker or a learnt concentration, possible outcomes alone (support=; "
@@ -200,13 +199,6 @@ def _sums(sample: Sample) -> tuple[Pairs, Pairs, Pairs]:
     mean = total / np.maximum(count, 1)
     deviations = np.bincount(pair, np.where(observed, (reward - mean[pair]) ** 2, 0.0), size)
     return tuple(x.reshape(sample.space.shape) for x in (count, total, deviations))  # pyright: ignore[reportReturnType]
-
-
-def _extreme(sample: Sample, function: np.ufunc) -> Pairs:
-    # fmin and fmax pass over nan, of what was not observed.
-    extremes = np.full(int(np.prod(sample.space.shape)), np.nan)
-    function.at(extremes, sample.pair, sample.reward)
-    return extremes.reshape(sample.space.shape)
 
 
 class PredictiveCheck(NamedTuple):

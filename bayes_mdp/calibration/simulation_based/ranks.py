@@ -178,7 +178,7 @@ def simulation(design: Design, fit: Fit) -> Callable[[PRNGKeyArray], dict[str, R
 
     def one(key: PRNGKeyArray) -> dict[str, Rank]:
         simulated = simulate(key)
-        return examine(key, simulated, fit(_keys(key).fit, simulated.data))
+        return examine(key, simulated, fit.infer(_keys(key).fit, simulated.data))
 
     return one
 

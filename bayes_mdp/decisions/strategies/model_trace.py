@@ -167,7 +167,9 @@ def trace_model(program: Isolated) -> ModelTrace:
     def shapes() -> list[Any]:
         sites, returned = run_program(program, {})
         _check_sites(sites)
-        facts["names"] = {name: site for name, site in sites.items() if _is_latent(site)}
+        facts["names"] = {
+            name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]
+        }
         facts["kinds"] = {n: type(unwrap(s["fn"])).__name__ for n, s in sites.items() if s["type"] == "sample"}
         facts["strategies"], facts["outcomes"] = _names(returned)
         return [site["value"] for site in facts["names"].values()]
@@ -348,7 +350,7 @@ def _outputs(sites: Mapping[str, Message], returned: Mapping[str, Any]) -> _Show
             # All sample sites have a density: it shows what depends on what.
             densities[name] = jnp.sum(site["fn"].log_prob(jnp.asarray(site["value"])))
         base, shape = unwrap(site["fn"]), jnp.shape(site["value"])
-        if _is_latent(site):
+        if site["type"] == "sample" and not site["is_observed"]:
             if type(base) in _PARAMETERS:
                 family, parameters = _PARAMETERS[type(base)]
                 # A vector's parameters have a row for each vector; others are elementwise.
@@ -411,7 +413,3 @@ def _check_real(names: Iterable[str], values: Sequence[jax.ShapeDtypeStruct]) ->
     for name, value in zip(names, values, strict=True):
         if not jnp.issubdtype(value.dtype, jnp.floating):
             raise ValueError(f"program: site {name!r} is discrete, expected latent sites of real numbers")
-
-
-def _is_latent(site: Message) -> bool:
-    return site["type"] == "sample" and not site["is_observed"]

@@ -505,13 +505,13 @@ def _all_bad(
         followed = next_states_given(present) if order is None else follow(order, present, "step" in present)
         return followed, (present["action"] < 0) & ~followed.keep
 
-    def counted() -> Table:
+    def count_steps() -> Table:
         return table if every is None else with_counted_steps(table, every, _episodes(table)[0])
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if works(counted):
-            table = counted()
+        if works(count_steps):
+            table = count_steps()
         checks = {role: partial(read_flags, table, role) for role in ("terminated", "truncated")}
         fine = {role: works(check) for role, check in checks.items()}
         fine |= {"episode": works(lambda: read_episodes(table)), "step": works(lambda: read_steps(table))}

@@ -51,14 +51,11 @@ class DeepSeaObserved(eqx.Module):
         return f"deep_sea{'_stochastic' if self.stochastic else ''}:{self.size}"
 
     @property
-    def observation_shape(self) -> tuple[int, ...]:
+    def observation_shape(self) -> tuple[int, int]:
         """(N, N)."""
         return (self.size, self.size)
 
-    @property
-    def map_shape(self) -> tuple[int, int]:
-        """(N, N)."""
-        return (self.size, self.size)
+    map_shape = observation_shape  # the place in the map is what is seen
 
     def cell(self, state: DeepSeaState) -> Int[Array, ""]:
         """Row after row."""

@@ -73,9 +73,11 @@ def graph_of(mdp: MDP | SparseMDP, picture: Picture | None, names: list[str], st
     head = np.where(outcome == n_states, size * layer + n_states + source, head)
     states = np.arange(n_states) if horizon is None else np.flatnonzero(initial)
     keys = np.unique(np.concatenate([states, tail, head]))
-    # Ends come after states.
-    keys = keys[np.argsort(_is_end(keys, n_states, horizon), kind="stable")]
-    is_end, layer_of, state_of = _is_end(keys, n_states, horizon), keys // size, keys % n_states
+    # A node ends the episode as an end, or as what follows the last step; such nodes come after states.
+    is_end = (keys % size >= n_states) | (keys >= size * (horizon or 1))
+    order = np.argsort(is_end, kind="stable")
+    keys, is_end = keys[order], is_end[order]
+    layer_of, state_of = keys // size, keys % n_states
     number = {key: i for i, key in enumerate(keys.tolist())}
     spots = places(n_states, picture)
     unit = _unit(spots, picture) if horizon is None else 1.0
@@ -111,11 +113,6 @@ def _reachable(layer: np.ndarray, source: np.ndarray, outcome: np.ndarray, initi
         here = (layer == step) & reached[source]
         reached, met = np.isin(np.arange(len(initial)), outcome[here]), met | here
     return met
-
-
-def _is_end(keys: np.ndarray, n_states: int, horizon: int | None) -> np.ndarray:
-    """Whether a node ends the episode: an end, or what follows the last step."""
-    return (keys % (2 * n_states) >= n_states) | (keys >= 2 * n_states * (horizon or 1))
 
 
 def transitions(mdp: MDP | SparseMDP) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:

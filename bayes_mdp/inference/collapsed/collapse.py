@@ -147,9 +147,10 @@ def log_evidence(
     hierarchy: Hierarchy, values: Values, data_statistics: ConjugatePosterior | Grouped
 ) -> Float[Array, ""]:
     """log p(data of `data_statistics` | hyperparameters), the conjugate sites integrated out (relative, see there)."""
+    parameters = hierarchy.parameters(values)
     if isinstance(data_statistics, Grouped):
-        return data_statistics.log_evidence(hierarchy.given(values, data_statistics.data_statistics))
-    return jnp.asarray(hierarchy.given(values, data_statistics).relative_log_evidence)
+        return data_statistics.log_evidence(with_parameters(data_statistics.data_statistics, *parameters))
+    return jnp.asarray(with_parameters(data_statistics, *parameters).relative_log_evidence)
 
 
 # Resampling leaves copies; Metropolis steps make them differ again ("resample-move", Gilks and Berzuini 2001). The
@@ -192,12 +193,12 @@ def moved(
     fixed = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name in choices}
     free = {name: jnp.asarray(x) for name, x in hyperparameters.items() if name not in choices}
 
-    def conditioned(values: dict[str, Array]) -> Callable[..., object]:
+    def condition(values: dict[str, Array]) -> Callable[..., object]:
         return handlers.condition(model, data={**values})
 
     # Continuous hyperparameters move on the unconstrained scale, the discrete ones held; the density has its Jacobian.
     if free:
-        start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(conditioned(d), 0), (data_statistics,), {}, f))(
+        start = jax.vmap(lambda f, d: unconstrain_fn(handlers.seed(condition(d), 0), (data_statistics,), {}, f))(
             free, fixed
         )
     else:
@@ -206,7 +207,7 @@ def moved(
 
     def energy(point: Float[Array, " D"], values: dict[str, Array]) -> Float[Array, ""]:
         return jnp.asarray(
-            potential_energy(handlers.seed(conditioned(values), 0), (data_statistics,), {}, unravel(point))
+            potential_energy(handlers.seed(condition(values), 0), (data_statistics,), {}, unravel(point))
         )
 
     points = jax.vmap(lambda x: ravel_pytree(x)[0])(start)
@@ -219,9 +220,9 @@ def moved(
             state = _by_flips(jax.random.fold_in(step_key, 2), state, energy, choices)
     points, fixed, _ = state
     if free:
-        free = jax.vmap(
-            lambda x, d: constrain_fn(handlers.seed(conditioned(d), 0), (data_statistics,), {}, unravel(x))
-        )(points, fixed)
+        free = jax.vmap(lambda x, d: constrain_fn(handlers.seed(condition(d), 0), (data_statistics,), {}, unravel(x)))(
+            points, fixed
+        )
     return {name: ({**free, **fixed})[name].astype(x.dtype) for name, x in hyperparameters.items()}
 
 

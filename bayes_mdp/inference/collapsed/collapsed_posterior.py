@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -30,7 +30,7 @@ from bayes_mdp.inference.collapsed.collapse import (
     prior_arrays,
     with_prior_arrays,
 )
-from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, recheck
+from bayes_mdp.inference.collapsed.hierarchy import Hierarchy, draw_sites, recheck
 from bayes_mdp.inference.collapsed.integrate import QUADRATURE, Integrated, integrate, missing_means
 from bayes_mdp.inference.compiled_fit import Fit
 from bayes_mdp.inference.conjugate.conjugate_posterior import Components, ConjugatePosterior, refit
@@ -220,8 +220,7 @@ class CollapsedPosterior(HyperparameterMixture):
     def _heavy_means(self) -> list[str]:
         """Which mean rewards rest on few of the draws, or on none that are enough, in words. Host side."""
         rewards = self.data_statistics.reward_cells
-        by_grid = self.is_integrated and self.route == QUADRATURE
-        if not isinstance(rewards, RewardCells) or by_grid or not self._learns_means():
+        if not isinstance(rewards, RewardCells) or self.on_grid or not self._learns_means():
             return []
         index, data = [np.asarray(i) for i in self.index[1:]], np.asarray(rewards.data, np.float64)
         # Elements of one class and with the same data are one.
@@ -267,11 +266,6 @@ class CollapsedPosterior(HyperparameterMixture):
         if self.hierarchy is None:
             return DensityFacts(lacks_factorials=lacks_factorials)
         return DensityFacts(not self.hierarchy.draws_prior, self.hierarchy.log_constant, lacks_factorials)
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether its weights are those of the nodes of a grid."""
-        return self.is_integrated and self.route == QUADRATURE
 
     def without_nodes(self, key: PRNGKeyArray, num: int) -> "CollapsedPosterior":
         """The same belief by draws of equal weight, between the nodes too, where hyperparameters were integrated over.
@@ -759,7 +753,8 @@ def fit_of(
     rechecked = list[bool]()
     # Chains times samples: the prior's draws are as many as the posterior's, so that shapes agree.
     number = options.num_chains * options.num_samples
-    draw = quick_jit(lambda key: jax.vmap(hierarchy.draw)(jax.random.split(key, number)))
+    draw_one = partial(draw_sites, hierarchy.program, hierarchy.hyperparameters)
+    draw = quick_jit(lambda key: jax.vmap(draw_one)(jax.random.split(key, number)))
     chains_of = jax.jit(lambda key, data_statistics: run_chains(key, model, data_statistics, options))
     mix = small_jit(lambda draws, data_statistics, classes: from_draws(hierarchy, draws, data_statistics, classes))
 

@@ -113,10 +113,6 @@ class Hierarchy:
         """Of the marginal density beside prior and data: the density of what is observed and tells of nothing."""
         return sum(self.detected.constants.values())
 
-    def draw(self, key: PRNGKeyArray) -> dict[str, Array]:
-        """One draw of the hyperparameters from the prior. Traceable."""
-        return draw_sites(self.program, self.hyperparameters, key)
-
     @traced_alone
     def parameters(self, values: Values) -> tuple[Float[Array, "M K"], RewardBelief | None]:
         """The parameters of the stacked conjugate sites at `values` of the hyperparameters. Traceable."""
@@ -136,10 +132,6 @@ class Hierarchy:
         belief = assembly.belief(read["parameters"], read["reward"].get("precision"))
         prior = with_parameters(self.prior, assembly.concentration(read["parameters"]), belief)
         return self.detected._replace(posterior=prior)
-
-    def given(self, values: Values, data_statistics: ConjugatePosterior) -> ConjugatePosterior:
-        """The posterior of the conjugate sites after the same data, given the hyperparameters. Traceable."""
-        return with_parameters(data_statistics, *self.parameters(values))
 
 
 def with_parameters(

@@ -117,9 +117,7 @@ class WeightedSamples(eqx.Module):
         """Variance of the expected reward of one step over the draws."""
         return self._variance(self.mdps.reward)
 
-    def expected_reward_variance(self) -> Pairs:
-        """As `reward_variance`: a draw holds the expected reward of a pair."""
-        return self.reward_variance()
+    expected_reward_variance = reward_variance  # a draw holds the expected reward of a pair
 
     def transition_variance(self, values: Float[AnyArray, "*steps S"], discount: RealScalar) -> Pairs:
         """Variance of discount * sum_s' P(s' | s, a) values(s') over the draws; `values` as in `bellman_variance`."""

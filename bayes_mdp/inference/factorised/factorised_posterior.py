@@ -133,7 +133,7 @@ class FactorisedPosterior(ConjugatePosterior):
     @property
     def num_draws(self) -> int:
         """Draws of the rewards."""
-        return self.rewards.num_draws
+        return self.log_weights.shape[0]
 
     @property
     def log_evidence(self) -> float | Float[Array, ""]:
@@ -327,7 +327,7 @@ class FactorisedPosterior(ConjugatePosterior):
     def derived_tables(self) -> dict[str, Scalars]:
         """`reward_mean` in each draw of its chains; empty where the draws are not those of its chains. Host side."""
         chains, rewards = self.mcmc, self.rewards
-        if chains is None or not chains.are_those_of(rewards.sites, rewards.num_draws):
+        if chains is None or not chains.are_those_of(rewards.sites, self.num_draws):
             return {}
         means = np.asarray(jax.vmap(lambda each: each.mean)(rewards.table))
         return {"reward_mean": of_array(means, (chains.num_chains, chains.num_samples))}

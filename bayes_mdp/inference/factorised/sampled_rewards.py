@@ -92,11 +92,6 @@ class SampledRewards(Rewards):
         """Probabilities of the draws."""
         return xp.softmax(self.log_weights)
 
-    @property
-    def num_draws(self) -> int:
-        """N."""
-        return self.log_weights.shape[0]
-
     def _means(self) -> Float[Array, "N *cells"]:
         return jax.vmap(lambda each: each.mean)(self.table)
 
@@ -181,7 +176,7 @@ class SampledRewards(Rewards):
         self, cell: Index, outcome: Outcome, reward: Weight, weight: Weight
     ) -> tuple["SampledRewards", Float[Array, ""]]:
         """Every draw weighed by its likelihood: log w_n += log p(rewards | draw n). Nothing is constant."""
-        gain = self._densities(cell, outcome, reward, weight).reshape(self.num_draws, -1).sum(1)
+        gain = self._densities(cell, outcome, reward, weight).reshape(len(self.log_weights), -1).sum(1)
         # Rewards are kept for a refit: as statistics where the law has some, else one by one.
         index = (*cell, outcome)
         data = add_rewards(self.data_statistics, index, reward, weight, self.recipe.statistics_law)

@@ -140,9 +140,7 @@ class LogNormalGammaBelief(_OfLogarithms, NormalGammaBelief):
         """inf: it does not exist."""
         return xp.full_like(xp.asarray(self.loc), np.inf)
 
-    def noise(self) -> Cells:
-        """inf: it does not exist."""
-        return xp.full_like(xp.asarray(self.loc), np.inf)
+    noise = variance  # no more than that of the mean does the variance of one reward exist
 
     def data_mean(self, statistics: Statistics) -> Cells:
         """nan: it does not exist."""

@@ -142,9 +142,7 @@ class GammaPrecisionBelief(RewardBelief):
         """Zero: it is known."""
         return xp.zeros_like(xp.asarray(self.rate))
 
-    def variance(self) -> Cells:
-        """Zero: the mean reward is known."""
-        return xp.zeros_like(xp.asarray(self.rate))
+    variance = mean  # zero too: the mean is known
 
     def noise(self) -> Cells:
         # An inverse gamma: E[1 / precision] = rate / (concentration - 1).

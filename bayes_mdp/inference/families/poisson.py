@@ -53,9 +53,7 @@ class GammaBelief(RewardBelief):
         # Var of Gamma(a, b): a / b^2.
         return self.concentration / self.rate**2
 
-    def noise(self) -> Cells:
-        """Expected rate."""
-        return self.mean()
+    noise = mean  # the variance of a Poisson law is its mean
 
     @property
     def pseudo_observations(self) -> Cells:

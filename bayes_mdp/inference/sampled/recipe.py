@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import jax
@@ -237,9 +237,7 @@ def recipe_for(prior: Prior, space: StateActionSpace, method: Method, *, rewards
         raise TypeError(f"method is a {type(method).__name__}, expected NUTS(...), SVI(...) or Laplace(...)")
     facts_list: list[Facts] = []
 
-    def program(values: dict[str, Array]) -> PyTree:
-        return _evaluate(prior, space, values, facts_list)
-
+    program = partial(_evaluate, prior, space, found=facts_list)
     # First trace: which sites there are. Second, with their values as inputs: what is computed, for the digest.
     jax.eval_shape(program, {})
     facts = facts_list[0]

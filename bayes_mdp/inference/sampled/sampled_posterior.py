@@ -32,7 +32,7 @@ from bayes_mdp.inference.summary import PairMoments, program_data
 from bayes_mdp.mdp import MDP, SparseMDP, StateActionSpace, Transitions
 from bayes_mdp.mdp.data.transitions import check_transitions, check_weighted, without_masked_rows
 from bayes_mdp.mdp.lazy_belief import LazyBelief
-from bayes_mdp.models.mdp_spec import MDPSpec, Prior, RewardTable, check_mean, to_mdp
+from bayes_mdp.models.mdp_spec import MDPSpec, RewardTable, check_mean, to_mdp
 from bayes_mdp.models.reward_laws import law_variance
 from bayes_mdp.models.reward_support import RewardSupport, support_of_draws
 from bayes_mdp.models.sufficient_statistics import RewardSums
@@ -84,11 +84,6 @@ class SampledPosterior(WeightedSamples, Fitted):
         return self.recipe.space
 
     @property
-    def program(self) -> Prior | None:
-        """The prior program; None after `load`."""
-        return self.recipe.prior
-
-    @property
     def reward_law(self) -> type[dist.Distribution] | None:
         """The type of the law of one reward; None: rewards are known numbers."""
         return None if self.rewards.law is None else type(self.rewards.law)
@@ -121,11 +116,6 @@ class SampledPosterior(WeightedSamples, Fitted):
     def reward_data(self) -> DataStatistics:
         """What is kept of the data."""
         return self.data_statistics
-
-    @property
-    def most_draws(self) -> int:
-        """N."""
-        return self.num_draws
 
     def law_at(self, key: PRNGKeyArray, k: IntScalar) -> Law:
         """Rows and reward laws of draw `k`. Traceable.

@@ -114,7 +114,7 @@ def test_many_data_sets_at_once(small, key):
     sets = [small.transitions(20, seed) for seed in (1, 2, 3)]
     fit = sampled_fit(small.prior, small.space, METHOD)
     stacked = jax.tree.map(lambda *x: np.stack(x), *sets)
-    program = jax.jit(jax.vmap(lambda key, data: fit(key, fit.summarise(data))))
+    program = jax.jit(jax.vmap(lambda key, data: fit.infer(key, fit.summarise(data))))
     together = program(jax.random.split(key, 3), stacked)
     for i, data in enumerate(sets):
         assert errors(small, jax.tree.map(lambda x, i=i: x[i], together), data) < 6.0

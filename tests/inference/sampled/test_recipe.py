@@ -108,7 +108,7 @@ def test_an_improper_prior_needs_data(small):
 def test_discrete_sites_need_mcmc(small, method):
     fit = sampled_fit(_site(("z", dist.Categorical(logits=np.zeros(2)), None)), SPACE, method)
     with pytest.raises(ValueError, match="'z' is discrete"):
-        jax.eval_shape(lambda key: fit(key, fit.summarise(small.transitions(3, 0))), jax.random.key(0))
+        jax.eval_shape(lambda key: fit.infer(key, fit.summarise(small.transitions(3, 0))), jax.random.key(0))
 
 
 def test_guides_that_are_none(small):
@@ -120,7 +120,9 @@ def test_guides_that_are_none(small):
     for bad, error, words in ((guide, ValueError, "site 'probs' of the program is missing"), (3, TypeError, "a int")):
         fit = sampled_fit(sticky(), SPACE, SVI(guide=lambda model, bad=bad: bad, num_steps=2))
         with pytest.raises(error, match=words):
-            jax.eval_shape(lambda key, fit=fit: fit(key, fit.summarise(small.transitions(3, 0))), jax.random.key(0))
+            jax.eval_shape(
+                lambda key, fit=fit: fit.infer(key, fit.summarise(small.transitions(3, 0))), jax.random.key(0)
+            )
 
 
 def test_known_rewards_and_counts(small):
