@@ -247,9 +247,9 @@ def _prepare(case: RunConfig, opened: SingleEnv | ParallelEnvs, known: Known) ->
     if not isinstance(case.agent, Learner):
         belief = initial_belief(key_belief, case.prior, case.space, case.agent, case.options.method)
         support = learnable_rewards(belief)
-        if support is not None and known.mdp is not None and known.law is not None:
-            rows = simulator(Environment(known.mdp, known.law))
-            check_paid(support, rows, known.mdp, case.space, horizon=case.objective.horizon)
+        env = None if known.mdp is None or known.law is None else Environment(known.mdp, known.law)
+        if support is not None and env is not None:
+            check_paid(support, simulator(env), env.mdp, case.space, horizon=case.objective.horizon)
         if thins(belief, case.prior):
             belief_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key_belief, jnp.arange(case.num_seeds))
         if known.ours and env is not None:
