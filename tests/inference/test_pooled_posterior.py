@@ -91,7 +91,7 @@ def test_what_it_does_not_have_is_refused_in_words(posterior, fit):
             lambda: bm.calibration.prior_sensitivity(posterior),
             "posterior is a PooledPosterior, which keeps no prior density",
         ),
-        (lambda: fit(KEY, stays(2).transitions), "partial_pooling is inferred on the host"),
+        (lambda: fit.infer(KEY, stays(2).transitions), "partial_pooling is inferred on the host"),
         (lambda: bm.infer(KEY, bm.models.dirichlet_bernoulli(), space=hospital(), method=Gibbs()), "method is Gibbs"),
         (lambda: bm.infer(KEY, PRIOR, space=hospital(), method="nuts"), "method is 'nuts', expected \"auto\""),
     ):
