@@ -397,7 +397,18 @@ def value_of_choice(
         if each is not None
     ]
     used = np.any([(probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0) for probs in compared], axis=0)
-    rows = row_draws(key, posterior, used)
+    state, action = np.nonzero(used)
+    next_state, mean_rows = _rows(mean, state, action)
+    layout = RowDraws(state, action, next_state, mean_rows, lambda: mean_rows)
+    values = _values_of(mean, layout, compared, objective, start)
+    # Only rows of which the second half has transitions differ from their means: the others are not drawn.
+    tried = np.zeros(used.shape, bool)
+    tried[np.asarray(second.state), np.asarray(second.action)] = True
+    tried &= used
+    if not tried.any():
+        (observed, *others) = values([mean_rows])
+        return Replicated(float((observed - sum(others))[0]), np.repeat(observed - sum(others), num_replicates))
+    rows, of_tried = row_draws(key, posterior, tried), np.flatnonzero(tried[used])
     # Transitions of pairs that neither policy uses do not bear on their values.
     number = np.full(used.shape, -1)
     number[rows.state, rows.action] = np.arange(len(rows.state))
@@ -406,18 +417,22 @@ def value_of_choice(
     reached = np.asarray(second.outcome(used.shape[0]))[inside]
     pair = pair[inside]
     seen = np.bincount(rows.place(pair, reached), minlength=rows.mean.size).reshape(rows.mean.shape)
-    values = _values_of(mean, rows, compared, objective, start)
 
-    def statistic(counts: list[Int[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
+    def frequencies(counts: Int[np.ndarray, "P K"]) -> Float[np.ndarray, "Q K"]:
         # A prior of one transition, by the mean row of the first half.
-        of_policy, *of_baseline = values([(x + rows.mean) / (x.sum(-1, keepdims=True) + 1.0) for x in counts])
+        table = mean_rows.copy()
+        table[of_tried] = (counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0)
+        return table
+
+    def statistic(counts: list[Int[np.ndarray, "P K"]]) -> Float[np.ndarray, " N"]:
+        of_policy, *of_baseline = values([frequencies(x) for x in counts])
         return of_policy - sum(of_baseline)
 
     replicates: list[float] = []
     while len(replicates) < num_replicates:
-        number = min(at_once(rows.mean.size), num_replicates - len(replicates))
-        replicates.extend(statistic([draw_counts(rng, rows.draw(), pair) for _ in range(number)]))
-        for _ in range(number):
+        block = min(at_once(mean_rows.size), num_replicates - len(replicates))
+        replicates.extend(statistic([draw_counts(rng, rows.draw(), pair) for _ in range(block)]))
+        for _ in range(block):
             done()
     return Replicated(float(statistic([seen])[0]), np.array(replicates))
 
