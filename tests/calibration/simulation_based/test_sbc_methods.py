@@ -76,7 +76,7 @@ def test_collapsed_chains_are_as_short_as_asked_for():
     """One chain of the sampler, not the four of `infer`; the posterior would be refitted by the same."""
     short = NUTS(10, 20, 1)
     fit = fit_for(PRIORS["sticky"], StateActionSpace(2, 2), "collapsed", sampler=short)
-    posterior = jax.eval_shape(fit, jax.random.key(0), fit.summarise(Transitions(*np.zeros((4, 1), int))))
+    posterior = jax.eval_shape(fit.infer, jax.random.key(0), fit.summarise(Transitions(*np.zeros((4, 1), int))))
     assert fit.method == "collapsed" and posterior.log_weights.shape == (20,) and posterior.options == short
 
 
