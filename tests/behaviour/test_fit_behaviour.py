@@ -46,7 +46,7 @@ def test_draws_table_and_text_agree(fitted):
     text = str(fitted)
     head = "Parameters of 6 subjects from 240 choices (Learner, pooling partial, 2 chains of 300 draws)"
     assert unwrapped(text).startswith(head)
-    assert "rate of 0" in text and "and 1 more subjects" in text
+    assert "rate of 0" in text and "and 1 more subject (table())" in text
 
 
 def test_persons_of_one_group_are_shrunk_towards_it(fitted):
