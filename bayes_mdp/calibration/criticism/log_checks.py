@@ -445,23 +445,35 @@ def _values_of(
     start: Float[np.ndarray, " S"],
 ) -> Callable[[list[Float[np.ndarray, "Q K"]]], list[Float[np.ndarray, " N"]]]:
     """The values of policies as a function of the rows that they use, for several draws of them."""
+    size, weights = len(start) + 1, [np.ones(len(rows.state))] * len(policies)
+    # The actions of a state as one, where a policy takes them alike at every step: a chain of far fewer entries.
+    mixed = all(policy.ndim == 2 for policy in policies)
+    states, row = rows.state, np.arange(len(rows.state))
+    actions, followed = rows.action, list(policies)
+    if mixed:
+        states, row = np.unique(rows.state, return_inverse=True)
+        actions, followed = np.zeros_like(states), [np.ones((len(start), 1))] * len(policies)
+        weights = [policy[rows.state, rows.action] for policy in policies]
     # A state that is listed twice in a row is one entry, which has both probabilities.
-    size = len(start) + 1
-    code, slot = np.unique(np.arange(len(rows.state))[:, None] * size + rows.next_state, return_inverse=True)
-    pair, reached = np.divmod(code, size)
-    first = np.searchsorted(pair, np.arange(len(rows.state) + 1))
-    pairs = PairRows(None, rows.state, rows.action, first, reached, reached, len(start))
-    reward = np.asarray(mean.reward, np.float64)[rows.state, rows.action][None]
-    taken = [] if isinstance(objective, Episodic) else [PolicyPairs(pairs, policy) for policy in policies]
+    code, slot = np.unique(row[:, None] * size + rows.next_state, return_inverse=True)
+    entry, reached = np.divmod(code, size)
+    first = np.searchsorted(entry, np.arange(len(states) + 1))
+    pairs = PairRows(None, states, actions, first, reached, reached, len(start))
+    paid = np.asarray(mean.reward, np.float64)[rows.state, rows.action]
+    rewards = [np.bincount(row, weight * paid, len(states)) for weight in weights]
+    taken = [] if isinstance(objective, Episodic) else [PolicyPairs(pairs, policy) for policy in followed]
 
     def values(tables: list[Float[np.ndarray, "Q K"]]) -> list[Float[np.ndarray, " N"]]:
-        probs = np.stack([np.bincount(slot.ravel(), table.ravel(), len(code)) for table in tables])
-        drawn = Drawn(probs, np.broadcast_to(reward, (len(tables), reward.shape[1])))
-        if isinstance(objective, Episodic):
-            answers = [episodic_values(pairs, drawn, policy, objective) for policy in policies]
-        else:
-            answers = [proven(each.chains(drawn), objective) for each in taken]
-        return [answer.at_start(objective, start) for answer in answers]
+        answers = []
+        for i, (weight, reward) in enumerate(zip(weights, rewards, strict=True)):
+            probs = [np.bincount(slot.ravel(), (weight[:, None] * table).ravel(), len(code)) for table in tables]
+            drawn = Drawn(np.stack(probs), np.broadcast_to(reward, (len(tables), len(reward))))
+            if isinstance(objective, Episodic):
+                value = episodic_values(pairs, drawn, followed[i], objective)
+            else:
+                value = proven(taken[i].chains(drawn), objective)
+            answers.append(value.at_start(objective, start))
+        return answers
 
     return values
 
