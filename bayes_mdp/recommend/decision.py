@@ -340,7 +340,8 @@ class Decision:
             why = "for choice and frequencies" if drawn else "as the same data chose it"
             notes.append(f"{CHOSEN!r}: interval {chosen.spread:.2g} times the posterior's {why} (a heuristic)")
         elif self.split:
-            notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged")
+            wider = "" if chosen is None else f"; interval {chosen.spread:.2g} times the posterior's for frequencies"
+            notes.append(f"{self.split:g} of the log's episodes chose {CHOSEN!r}, the others judged{wider * drawn}")
         weighed = () if self.lead is None else self.candidates[self.lead].consequences
         if any(each.widens for candidate in self.candidates.values() for each in candidate.consequences):
             notes.append("intervals hold what the answers to failed checks of rows or choice say, too")

@@ -52,7 +52,8 @@ def test_its_parts_are_those_of_the_log(decided):
     values = decision.comparison.values
     assert set(values) == {"baseline", "chosen"}
     np.testing.assert_allclose(values["chosen"].initial, first_states(log))
-    gain = values["chosen"].draws - values["baseline"].draws
+    # Its probability takes the frequencies of the log as known.
+    gain = values["chosen"].draws - (values["baseline"].draws - values["baseline"].by_frequencies)
     np.testing.assert_allclose(decision.improvement.gain, gain)
     counts = counts_of(log)
     found = {row["state"]: row["count"] for _, row in decision.differences.iterrows()}
@@ -71,14 +72,18 @@ def counts_of(log: Log) -> np.ndarray:
 
 
 def test_the_halves_of_a_split(decided):
-    """The judge has learnt from the second half alone; the interval is the posterior's."""
+    """The judge has learnt from the second half alone; the interval is the posterior's, with drawn frequencies."""
     decision: Any = decided(split=0.5)
     _, second = split_log(jax.random.split(KEY, 6)[0], easy_log())
     found = {row["state"]: row["count"] for _, row in decision.differences.iterrows()}
     assert found == {name: counts_of(second)[s, 1] for s, name in enumerate(STATES)}
     chosen = decision.candidates["chosen"]
-    assert decision.recommended and chosen.spread == 1.0
-    assert chosen.interval == pytest.approx(tuple(np.quantile(chosen.improvement.gain, (0.025, 0.975))))
+    values, gain = decision.comparison.values, chosen.improvement.gain
+    spread = (values["chosen"].draws - values["baseline"].draws).std() / gain.std()
+    assert decision.recommended and chosen.spread == pytest.approx(spread) and spread > 1
+    ends = gain.mean() + spread * (np.quantile(gain, (0.025, 0.975)) - gain.mean())
+    assert chosen.interval == pytest.approx(tuple(ends))
+    assert f"interval {spread:.2g} times the posterior's for frequencies" in " ".join(str(decision).split())
     assert decision.by_all is not None and "0.5 of the log's episodes chose 'chosen'" in str(decision)
 
 
@@ -182,7 +187,9 @@ def test_named_policies_are_judged_beside_the_choice(decided):
     decision: Any = bm.decide(KEY, prior, log, OBJECTIVE, policies=policies)
     assert list(decision.candidates) == ["chosen", "good", "bad"]
     good, bad, chosen = (decision.candidates[name] for name in ("good", "bad", "chosen"))
-    np.testing.assert_array_equal(good.improvement.gain, chosen.improvement.gain)  # the same policy
+    # The same policy, whose probability as the chosen one takes the frequencies of the log as known.
+    drawn = decision.comparison.values["baseline"].by_frequencies
+    np.testing.assert_allclose(good.improvement.gain + drawn, chosen.improvement.gain)
     assert good.named and bad.named and not chosen.named and good.spread == bad.spread == 1.0
     assert good.improvement.confidence == bad.improvement.confidence == pytest.approx(0.975)
     assert chosen.improvement.confidence == 0.95
@@ -190,7 +197,7 @@ def test_named_policies_are_judged_beside_the_choice(decided):
     compared = bm.compare_policies(
         jax.random.split(KEY, 6)[3],
         bm.infer(KEY, prior, log, space=decision.space),
-        {"baseline": decision.baseline, **policies},
+        {"baseline": log, **policies},
         OBJECTIVE,
         initial=log,
         num_draws=400,

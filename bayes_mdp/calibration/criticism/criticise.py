@@ -490,7 +490,7 @@ def _check_choice(
     second: Log,
     num_replicates: int,
     kind: str,
-    baseline: PolicyArray | None,
+    baseline: Int[np.ndarray, "*B S"] | Float[np.ndarray, "*B S A"] | None,
 ) -> Finding:
     with bar_of(num_replicates, " replicates") as bar:
         value = value_of_choice(

@@ -367,7 +367,7 @@ def value_of_choice(
     second: Transitions,
     num_replicates: int,
     done: Progress,
-    baseline: PolicyArray | None = None,
+    baseline: Int[np.ndarray, "*B S"] | Float[np.ndarray, "*B S A"] | None = None,
 ) -> Replicated:
     """The value of a policy, or its gain over a baseline, in the MDP of the second half's frequencies.
 
@@ -440,7 +440,7 @@ def value_of_choice(
 def _values_of(
     mean: MDP | SparseMDP,
     rows: RowDraws,
-    policies: Sequence[Float[np.ndarray, "*H S A"]],
+    policies: Sequence[Float[np.ndarray, "... S A"]],
     objective: Objective,
     start: Float[np.ndarray, " S"],
 ) -> Callable[[list[Float[np.ndarray, "Q K"]]], list[Float[np.ndarray, " N"]]]:
