@@ -73,15 +73,16 @@ class Candidate:
         Args:
             level: its probability, in (0, 1).
         """
-        gains = [self.improvement.gain, *(each.gain for each in self.consequences if each.widens)]
+        answers = [consequence.gain for consequence in self.consequences if consequence.widens]
+        gains = [self.improvement.gain, *answers]
         ends = np.array([central_interval(gain, level) for gain in gains])
-        means, sds = (np.array([[of(gain)] for gain in gains]) for of in (np.mean, np.std))
+        means, sds = np.array([[gain.mean()] for gain in gains]), np.array([[gain.std()] for gain in gains])
         # The variance that `spread` adds is that of choice and frequencies: it is the same under every belief.
         added = (self.spread**2 - 1.0) * sds[0] ** 2
         factors = np.sqrt(1.0 + np.divide(added, sds**2, out=np.zeros_like(sds), where=sds > 0))
         # Widened about the mean.
-        wide = means + factors * (ends - means)
-        return float(wide[:, 0].min()), float(wide[:, 1].max())
+        ends = means + factors * (ends - means)
+        return float(ends[:, 0].min()), float(ends[:, 1].max())
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -392,22 +392,27 @@ def value_of_choice(
     mean = posterior.mean_mdp()
     # A policy of actions becomes probabilities of zero and one.
     compared = [
-        each if np.issubdtype(each.dtype, np.floating) else np.eye(mean.reward.shape[-1])[each]
-        for each in (policy, baseline)
-        if each is not None
+        array if np.issubdtype(array.dtype, np.floating) else np.eye(mean.reward.shape[-1])[array]
+        for array in (policy, baseline)
+        if array is not None
     ]
     used = np.any([(probs > 0).reshape(-1, *mean.reward.shape[-2:]).any(0) for probs in compared], axis=0)
     state, action = np.nonzero(used)
     next_state, mean_rows = _rows(mean, state, action)
     layout = RowDraws(state, action, next_state, mean_rows, lambda: mean_rows)
     values = _values_of(mean, layout, compared, objective, start)
+
+    def worth(tables: list[Float[np.ndarray, "Q K"]]) -> Float[np.ndarray, " N"]:
+        of_policy, *of_baseline = values(tables)
+        return of_policy - sum(of_baseline)
+
     # Only rows of which the second half has transitions differ from their means: the others are not drawn.
     tried = np.zeros(used.shape, bool)
     tried[np.asarray(second.state), np.asarray(second.action)] = True
     tried &= used
     if not tried.any():
-        (observed, *others) = values([mean_rows])
-        return Replicated(float((observed - sum(others))[0]), np.repeat(observed - sum(others), num_replicates))
+        gain = worth([mean_rows])
+        return Replicated(float(gain[0]), np.repeat(gain, num_replicates))
     rows, of_tried = row_draws(key, posterior, tried), np.flatnonzero(tried[used])
     # Transitions of pairs that neither policy uses do not bear on their values.
     number = np.full(used.shape, -1)
@@ -424,17 +429,13 @@ def value_of_choice(
         table[of_tried] = (counts + rows.mean) / (counts.sum(-1, keepdims=True) + 1.0)
         return table
 
-    def statistic(counts: list[Int[np.ndarray, "P K"]]) -> Float[np.ndarray, " N"]:
-        of_policy, *of_baseline = values([frequencies(x) for x in counts])
-        return of_policy - sum(of_baseline)
-
     replicates: list[float] = []
     while len(replicates) < num_replicates:
         block = min(at_once(mean_rows.size), num_replicates - len(replicates))
-        replicates.extend(statistic([draw_counts(rng, rows.draw(), pair) for _ in range(block)]))
+        replicates.extend(worth([frequencies(draw_counts(rng, rows.draw(), pair)) for _ in range(block)]))
         for _ in range(block):
             done()
-    return Replicated(float(statistic([seen])[0]), np.array(replicates))
+    return Replicated(float(worth([frequencies(seen)])[0]), np.array(replicates))
 
 
 def _values_of(
