@@ -66,7 +66,8 @@ SIGN = 0.5
 WARM_UP, SWEEPS = 50, 100
 """Of the chain that draws what the rows of a state share."""
 MOST_NUMBERS, LEAST_DRAWS = 2**27, 100
-"""Where the draws of a gain have more numbers, there are fewer draws, at least so many."""
+"""Numbers of all draws of a gain together, beyond which `decide` makes no more of them, and other beliefs are asked in
+fewer draws, at least so many."""
 
 
 class Consequence(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from bayes_mdp.calibration.criticism.criticise import CriticiseOptions, Criticism, criticise
+from bayes_mdp.calibration.criticism.criticise import SAME, CriticiseOptions, Criticism, criticise
 from bayes_mdp.decisions.behaviour import AnchoredValue, behaviour_policy
 from bayes_mdp.decisions.choosing.budgets import (
     Spender,
@@ -74,7 +74,7 @@ from bayes_mdp.mdp.objectives import check_objective
 from bayes_mdp.mdp.space import check_horizon, check_space
 from bayes_mdp.models.default_prior import default_prior
 from bayes_mdp.models.mdp_spec import Prior
-from bayes_mdp.recommend.consequences import BY_STEP, SHARE, Question, Rule, consequences, rests_on_prior
+from bayes_mdp.recommend.consequences import BY_STEP, MOST_NUMBERS, SHARE, Question, Rule, consequences, rests_on_prior
 from bayes_mdp.recommend.decision import BASELINE, CHOSEN, LEFT_OUT, Candidate, Decision, RarelyTried, lead_of
 from bayes_mdp.recommend.in_words import key_in_words, prior_in_words
 from bayes_mdp.renamed import accepts_moved
@@ -98,16 +98,12 @@ LEAST_TRIED = 5
 """Pairs that the data which choose have less often keep the baseline's probability, unless the limits say otherwise."""
 LOOKS, MORE = 4, 4
 """Where the draws leave open whether the promise holds, there are up to three times more, four times as many each."""
-MOST_NUMBERS = 2**27
-"""Of all draws together, beyond which there are no more."""
 MOST_PRIOR = 0.5
 """Share of the prior in a value above which nothing is recommended; from `PRIOR_SHARE` on other priors are tried."""
 LIKELIER = 0.02
 """Where no policy is as sure as was asked for, the best of those is named that are likelier no worse than worse."""
 MOST_PAIRS = 10
 """Of a table of `variance_shares`."""
-SAME = 1e-6
-"""Difference of action probabilities that is rounding: those of a log are in float32."""
 
 
 @dataclass(frozen=True)

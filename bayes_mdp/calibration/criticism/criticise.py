@@ -52,7 +52,7 @@ from bayes_mdp.utils.validation import (
 
 NEW, WHERE, CHOSEN, RETURNS = "new outcomes", "where they lead", "chosen policy", "returns"
 SAME = 1e-6
-"""Difference of action probabilities that is rounding."""
+"""Difference of action probabilities that is rounding: those of a log are in float32."""
 ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN = "alike", "learnt", "informed", "shared", "unknown"
 KINDS = (ALIKE, LEARNT, INFORMED, SHARED, UNKNOWN)
 """Rows that share nothing, whose prior takes the outcomes of a pair as alike (or so with a concentration that is learnt
